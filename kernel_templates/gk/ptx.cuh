@@ -1,0 +1,148 @@
+// Every instruction the templates use that C++ cannot say. emu/ptx.cuh gives the same functions
+// their meaning on the host. Names and operand layouts follow the PTX ISA manual.
+#pragma once
+
+namespace gk {
+
+GK_DEVICE gk_u32 f32_to_bits(float x)
+{
+    return __float_as_uint(x);
+}
+
+GK_DEVICE float bits_to_f32(gk_u32 x)
+{
+    return __uint_as_float(x);
+}
+
+GK_DEVICE float f16_bits_to_f32(gk_u16 x)
+{
+    float r;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x));
+    return r;
+}
+
+GK_DEVICE gk_u16 f32_to_f16_bits(float x)
+{
+    gk_u16 r;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
+    return r;
+}
+
+GK_DEVICE gk_u16 f32_to_bf16_bits(float x)
+{
+    gk_u16 r;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
+    return r;
+}
+
+// Rounds to tf32 (10 mantissa bits), ties away from zero; the low 13 bits of the result are zero.
+GK_DEVICE gk_u32 f32_to_tf32_bits(float x)
+{
+    gk_u32 r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    return r;
+}
+
+GK_DEVICE gk_u32 shared_address(const void *p)
+{
+    return (gk_u32)__cvta_generic_to_shared(p);
+}
+
+// Copies BYTES (4, 8 or 16) to shared memory asynchronously; only the first `valid` bytes are read
+// and the rest is filled with zeros. Both addresses are aligned to BYTES.
+template <int BYTES> GK_DEVICE void cp_async(void *shared, const void *global, int valid)
+{
+    static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
+    if constexpr (BYTES == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+                     "l"(global), "r"(valid)
+                     : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)),
+                     "l"(global), "n"(BYTES), "r"(valid)
+                     : "memory");
+    }
+}
+
+GK_DEVICE void cp_async_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until at most PENDING of this thread's latest groups are unfinished.
+template <int PENDING> GK_DEVICE void cp_async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+// Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
+GK_DEVICE void ldmatrix_x4(gk_u32 (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+GK_DEVICE void ldmatrix_x4_trans(gk_u32 (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+GK_DEVICE void ldmatrix_x2(gk_u32 (&r)[2], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+GK_DEVICE void ldmatrix_x2_trans(gk_u32 (&r)[2], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+// d += a * b on one warp, f32 accumulation: A is 16xK row-major, B is Kx8 column-major.
+GK_DEVICE void mma_m16n8k16_f16(float (&d)[4], const gk_u32 (&a)[4], const gk_u32 (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+GK_DEVICE void mma_m16n8k16_bf16(float (&d)[4], const gk_u32 (&a)[4], const gk_u32 (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+GK_DEVICE void mma_m16n8k8_tf32(float (&d)[4], const gk_u32 (&a)[4], const gk_u32 (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Adds `value` to a counter in global memory, ordered after the block's earlier writes that were
+// made visible by thread_fence; returns the old value.
+GK_DEVICE gk_u64 atomic_add(gk_u64 *counter, gk_u64 value)
+{
+    return atomicAdd(counter, value);
+}
+
+GK_DEVICE void thread_fence()
+{
+    __threadfence();
+}
+
+} // namespace gk

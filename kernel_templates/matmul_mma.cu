@@ -1,0 +1,846 @@
+// matmul on warp-wide tensor-core instructions (mma.sync), compute capability 8.0 and later.
+//
+// A block computes a BLOCK_M x BLOCK_N tile of C, a warp a WARP_M x WARP_N part of it. Tiles of A
+// and B pass through a ring of STAGES shared-memory buffers filled by cp.async; fragments are read
+// one step of K ahead of the arithmetic. f32 operands are rounded to tf32.
+//
+// The K tiles of a block are walked last one first: only that one can be ragged, so only the
+// prologue masks K and the main loop does not.
+#include "gk/matmul_args.h"
+#include "gk/epilogue.cuh"
+
+namespace gk {
+
+constexpr int ELEMENT = (int)sizeof(A_TYPE);
+constexpr bool TF32 = ELEMENT == 4;
+constexpr int STEP_K = 32 / ELEMENT; // K of one mma: 32 bytes of either operand
+constexpr int STEPS = BLOCK_K / STEP_K;
+constexpr int WARPS_N = BLOCK_N / WARP_N;
+constexpr int THREADS = BLOCK_M / WARP_M * WARPS_N * 32;
+constexpr int MMA_M = WARP_M / 16;
+constexpr int MMA_N = WARP_N / 8;
+constexpr bool A_K_CONTIGUOUS = A_LAYOUT == 0;
+constexpr bool B_K_CONTIGUOUS = B_LAYOUT == 1;
+
+static_assert(sizeof(B_TYPE) == sizeof(A_TYPE) && (ELEMENT == 2 || ELEMENT == 4), "operand types");
+static_assert(A_LAYOUT < 2 && B_LAYOUT < 2, "each operand has one contiguous axis");
+static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "warp tiles are made of 16 x 16 pieces");
+static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps tile the block");
+static_assert(STEPS >= 2 && STEPS % 2 == 0, "fragments are double-buffered over an even number");
+static_assert(STAGES >= 2, "the pipeline overlaps copies and arithmetic");
+
+GK_DEVICE constexpr int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+GK_DEVICE int thread_index()
+{
+    return (int)(threadIdx.x & 1023u); // the mask tells the compiler that it is not negative
+}
+
+GK_DEVICE int clamp_to_int(gk_i64 value, int low, int high)
+{
+    return value < low ? low : value > high ? high : (int)value;
+}
+
+// One operand's tile. Its rows lie along the strided axis (M or N if K is contiguous, else K). In
+// shared memory it is cut into slabs of ROWS x PITCH bytes, PITCH <= 128, and inside a slab the
+// 16-byte chunks of a row are permuted by the row number, so that both a row written by cp.async
+// and the 8 rows x 16 bytes read by ldmatrix cover all banks once. 32-bit loads of 4 rows x 32
+// bytes (tf32, K strided) want the permutation in steps of two chunks.
+template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
+    static constexpr int ROWS = K_CONTIGUOUS ? EXTENT : BLOCK_K;
+    static constexpr int ROW_BYTES = (K_CONTIGUOUS ? BLOCK_K : EXTENT) * ELEMENT;
+    static constexpr int PITCH = smaller(ROW_BYTES & -ROW_BYTES, 128);
+    static constexpr int SLABS = ROW_BYTES / PITCH;
+    static constexpr int SLAB_BYTES = ROWS * PITCH;
+    static constexpr int BYTES = SLABS * SLAB_BYTES;
+    static constexpr int CHUNKS = PITCH / 16;
+    static constexpr int UNITS = PITCH / 32; // distinct 32-byte columns under the permutation
+    static constexpr bool WORDS = TF32 && !K_CONTIGUOUS;
+
+    // 16-bit elements at odd addresses go through registers, two elements at a time.
+    static constexpr bool THROUGH_REGISTERS = ALIGN < 4;
+    static constexpr int PIECE = ALIGN < 4 ? 4 : smaller(ALIGN, 16);
+    static constexpr int PER_ROW = PITCH / PIECE;
+    static constexpr int TOTAL = SLABS * ROWS * PER_ROW;
+    static constexpr int COUNT = (TOTAL + THREADS - 1) / THREADS;
+    static constexpr int ROW_STEP = THREADS / PER_ROW;
+    // a rough count beyond that of 16-byte pieces
+    static constexpr int REGISTERS = THROUGH_REGISTERS ? COUNT * 4 : PIECE < 16 ? 12 : 0;
+    static_assert(THREADS % PER_ROW == 0, "pieces of a row are dealt to whole groups of threads");
+    static_assert(ROW_STEP >= ROWS ? ROW_STEP % ROWS == 0 : ROWS % ROW_STEP == 0, "row step");
+    static_assert(!THROUGH_REGISTERS || ROW_STEP % 2 == 0, "a thread's rows share one alignment");
+    static constexpr int PER_SLAB = ROW_STEP >= ROWS ? 1 : ROWS / ROW_STEP;
+    static constexpr int GROUP = PER_SLAB % 8 == 0 ? 8 : PER_SLAB;
+    static constexpr int SLAB_COUNT = COUNT / PER_SLAB;
+    static constexpr int SLAB_STEP = ROW_STEP >= ROWS ? ROW_STEP / ROWS : 1;
+
+    // The permutation repeats after 8 rows, so a thread's pieces have few distinct columns.
+    static constexpr int PATTERNS = ROW_STEP % 8 == 0 || PER_SLAB == 1 ? 1
+                                    : ROW_STEP % 4 == 0                ? 2
+                                    : ROW_STEP % 2 == 0                ? 4
+                                                                       : 8;
+
+    const unsigned char *source; // this thread's first piece in the tile fetched next
+    gk_i64 stride;               // bytes from row to row
+    int row;                     // this thread's first row
+    int first_byte;              // its first piece's place along the contiguous axis of the tile
+    int inside;                  // rows (K contiguous) or bytes left from there to the edge
+    int store[PATTERNS];
+    int fragment[K_CONTIGUOUS ? 1 : UNITS];
+    gk_u32 low[THROUGH_REGISTERS ? COUNT : 1];
+    gk_u32 high[THROUGH_REGISTERS ? COUNT : 1];
+
+    static GK_DEVICE int permuted(int at_row)
+    {
+        const int line = at_row / (128 / PITCH);
+        return (WORDS ? line * 2 : line) % CHUNKS;
+    }
+
+    static GK_DEVICE int offset(int at_row, int byte)
+    {
+        return byte / PITCH * SLAB_BYTES + at_row * PITCH +
+               ((byte % PITCH / 16) ^ permuted(at_row)) * 16 + byte % 16;
+    }
+
+    GK_DEVICE void begin(const void *base, gk_i64 stride_elements, gk_i64 origin, gk_i64 extent)
+    {
+        const int place = thread_index() / PER_ROW;
+        row = place;
+        first_byte = thread_index() % PER_ROW * PIECE;
+        if constexpr (ROW_STEP >= ROWS) {
+            row = place % ROWS;
+            first_byte += place / ROWS * PITCH;
+        }
+        stride = stride_elements * ELEMENT;
+        GK_UNROLL
+        for (int i = 0; i < PATTERNS; ++i) {
+            store[i] = offset(row + i * ROW_STEP, first_byte);
+        }
+        source = (const unsigned char *)base + row * stride + first_byte;
+        if constexpr (K_CONTIGUOUS) {
+            source += origin * stride;
+            inside = clamp_to_int(extent - origin - row, -1, 1 << 20);
+        } else {
+            source += origin * ELEMENT;
+            inside = clamp_to_int((extent - origin) * ELEMENT - first_byte, -1, 1 << 20);
+        }
+    }
+
+    GK_DEVICE void move(gk_i64 k)
+    {
+        source += K_CONTIGUOUS ? k * ELEMENT : k * stride;
+    }
+
+    // Bytes of piece (slab, at) that exist, if K ends k_left elements into the tile.
+    GK_DEVICE int valid(int slab, int at, int k_left) const
+    {
+        int bytes;
+        if constexpr (K_CONTIGUOUS) {
+            bytes = k_left * ELEMENT - first_byte - slab * SLAB_STEP * PITCH;
+            bytes = at * ROW_STEP < inside ? bytes : 0;
+        } else {
+            bytes = inside - slab * SLAB_STEP * PITCH;
+            bytes = row + at * ROW_STEP < k_left ? bytes : 0;
+        }
+        return bytes < 0 ? 0 : bytes > PIECE ? PIECE : bytes;
+    }
+
+    // Is piece (slab, at) to be copied where all K exists? A piece that the edge along M or N cuts
+    // is copied whole, although it ends in the padding between two rows: what it brings only meets
+    // columns that are not stored. Behind the last row (of K) there is no padding; fill() has it.
+    GK_DEVICE bool exists(int slab, int at) const
+    {
+        return K_CONTIGUOUS ? at * ROW_STEP < inside : slab * SLAB_STEP * PITCH < inside;
+    }
+
+    GK_DEVICE int store_offset(int slab, int at) const
+    {
+        return store[at % PATTERNS] + slab * SLAB_STEP * SLAB_BYTES +
+               (at - at % PATTERNS) * ROW_STEP * PITCH;
+    }
+
+    // Starts the copy of one piece. Outside the matrix and beyond K are zeros.
+    template <bool RAGGED>
+    GK_DEVICE void copy(unsigned char *to, const unsigned char *from, int slab, int at,
+                        int k_left) const
+    {
+        if constexpr (RAGGED) {
+            const int bytes = valid(slab, at, k_left);
+            if (bytes == 0 || bytes == PIECE) { // between them: fill_edge()
+                cp_async<PIECE>(to, from, bytes);
+            }
+        } else {
+            cp_async<PIECE>(to, from, exists(slab, at) ? PIECE : 0);
+        }
+    }
+
+    template <bool RAGGED> GK_DEVICE void copy_all(unsigned char *stage, int k_left) const
+    {
+        if constexpr (COUNT > 16) {
+            // narrow pieces: enough work for a loop, and unrolled they need many registers
+            GK_NO_UNROLL
+            for (int slab = 0; slab < SLAB_COUNT; ++slab) {
+                const unsigned char *from = source + slab * SLAB_STEP * PITCH;
+                unsigned char *to = stage + slab * SLAB_STEP * SLAB_BYTES;
+                GK_NO_UNROLL
+                for (int at = 0; at < PER_SLAB; at += GROUP) {
+                    GK_UNROLL
+                    for (int i = 0; i < GROUP; ++i) {
+                        copy<RAGGED>(to + store_offset(0, i), from, slab, at + i, k_left);
+                        from += ROW_STEP * stride;
+                    }
+                    to += GROUP * ROW_STEP * PITCH;
+                }
+            }
+        } else {
+            GK_UNROLL
+            for (int slab = 0; slab < SLAB_COUNT; ++slab) {
+                const unsigned char *from = source + slab * SLAB_STEP * PITCH;
+                GK_UNROLL
+                for (int at = 0; at < PER_SLAB; ++at) {
+                    copy<RAGGED>(stage + store_offset(slab, at), from, slab, at, k_left);
+                    from += ROW_STEP * stride;
+                }
+            }
+        }
+    }
+
+    // Copies the next tile, in which K may end, into a stage that nobody reads.
+    GK_DEVICE void fill(unsigned char *stage, int k_left) const
+    {
+        if (TOTAL < THREADS && thread_index() >= TOTAL) {
+            return;
+        }
+        if constexpr (THROUGH_REGISTERS) {
+            fill_pairs(stage, k_left);
+        } else {
+            copy_all<true>(stage, k_left);
+            const int left = K_CONTIGUOUS ? k_left * ELEMENT - first_byte : inside;
+            const int bytes = left % (SLAB_STEP * PITCH);
+            if (left > 0 && left < SLAB_COUNT * SLAB_STEP * PITCH && bytes > 0 && bytes < PIECE) {
+                fill_edge(stage, left / (SLAB_STEP * PITCH), bytes, k_left);
+            }
+        }
+    }
+
+    // Pieces that the edge of the matrix cuts are copied element by element: nothing behind the
+    // edge is read.
+    GK_DEVICE void fill_edge(unsigned char *stage, int slab, int bytes, int k_left) const
+    {
+        const unsigned char *from = source + slab * SLAB_STEP * PITCH;
+        GK_NO_UNROLL
+        for (int at = 0; at < PER_SLAB; ++at) {
+            const int at_row = row + at * ROW_STEP;
+            unsigned char *to =
+                stage + offset(at_row, first_byte) + slab * SLAB_STEP * SLAB_BYTES;
+            const bool in_matrix = K_CONTIGUOUS ? at * ROW_STEP < inside : at_row < k_left;
+            GK_NO_UNROLL
+            for (int i = 0; i < PIECE; i += ELEMENT) {
+                if constexpr (ELEMENT == 2) {
+                    *(gk_u16 *)(to + i) = in_matrix && i < bytes ? *(const gk_u16 *)(from + i) : 0;
+                } else {
+                    *(gk_u32 *)(to + i) = in_matrix && i < bytes ? *(const gk_u32 *)(from + i) : 0;
+                }
+            }
+            from += ROW_STEP * stride;
+        }
+    }
+
+    GK_DEVICE void fill_pairs(unsigned char *stage, int k_left) const
+    {
+        GK_NO_UNROLL
+        for (int slab = 0; slab < SLAB_COUNT; ++slab) {
+            const unsigned char *from = source + slab * SLAB_STEP * PITCH;
+            GK_NO_UNROLL
+            for (int at = 0; at < PER_SLAB; at += GROUP) {
+                gk_u32 first[GROUP];
+                gk_u32 second[GROUP];
+                GK_UNROLL
+                for (int i = 0; i < GROUP; ++i) {
+                    const int bytes = valid(slab, at + i, k_left);
+                    first[i] = bytes >= 2 ? *(const gk_u16 *)from : 0;
+                    second[i] = bytes >= 4 ? ((const gk_u16 *)from)[1] : 0;
+                    from += ROW_STEP * stride;
+                }
+                GK_UNROLL
+                for (int i = 0; i < GROUP; ++i) {
+                    *(gk_u32 *)(stage + store_offset(slab, i) + at * ROW_STEP * PITCH) =
+                        first[i] | second[i] << 16;
+                }
+            }
+        }
+    }
+
+    // Starts the copies of the next tile, all of whose K exists, and moves on. Odd addresses: into
+    // registers, from where keep() moves them on.
+    GK_DEVICE void fetch(unsigned char *stage)
+    {
+        if (TOTAL >= THREADS || thread_index() < TOTAL) {
+            if constexpr (!THROUGH_REGISTERS) {
+                copy_all<false>(stage, BLOCK_K);
+            } else if (((gk_u64)source & 2) == 0) {
+                fetch_pairs<true>();
+            } else {
+                fetch_pairs<false>();
+            }
+        }
+        move(BLOCK_K);
+    }
+
+    template <bool ALIGNED> GK_DEVICE void fetch_pairs()
+    {
+        GK_UNROLL
+        for (int slab = 0; slab < SLAB_COUNT; ++slab) {
+            const unsigned char *from = source + slab * SLAB_STEP * PITCH;
+            GK_UNROLL
+            for (int at = 0; at < PER_SLAB; ++at) {
+                const int i = slab * PER_SLAB + at;
+                const bool one = exists(slab, at);
+                const bool both = one && (K_CONTIGUOUS || slab * SLAB_STEP * PITCH + 4 <= inside);
+                low[i] = 0;
+                high[i] = 0;
+                if (ALIGNED && both) {
+                    low[i] = *(const gk_u32 *)from;
+                } else if (one) {
+                    low[i] = *(const gk_u16 *)from;
+                }
+                if (!ALIGNED && both) {
+                    high[i] = ((const gk_u16 *)from)[1];
+                }
+                from += ROW_STEP * stride;
+            }
+        }
+    }
+
+    GK_DEVICE void keep(unsigned char *stage) const
+    {
+        if constexpr (THROUGH_REGISTERS) {
+            if (TOTAL < THREADS && thread_index() >= TOTAL) {
+                return;
+            }
+            GK_UNROLL
+            for (int i = 0; i < COUNT; ++i) {
+                *(gk_u32 *)(stage + store_offset(i / PER_SLAB, i % PER_SLAB)) =
+                    low[i] | high[i] << 16;
+            }
+        }
+    }
+
+    // Where this lane's fragments of 32-byte column u start, for the warp's part at `warp_origin`
+    // of the M or N axis. LEFT operand: four 8 x 16-byte matrices in the order (low rows, high
+    // rows) x (low K, high K); right operand: (low K, high K) x (low columns, high columns).
+    template <bool LEFT> GK_DEVICE void place_fragments(int warp_origin)
+    {
+        const int lane = thread_index() % 32;
+        const int fast = lane / 8 % 2;
+        const int slow = lane / 16;
+        const int outer = LEFT ? fast : slow; // which half along M or N
+        const int inner = LEFT ? slow : fast; // which half along K
+        GK_UNROLL
+        for (int u = 0; u < (K_CONTIGUOUS ? 1 : UNITS); ++u) {
+            if constexpr (K_CONTIGUOUS) {
+                fragment[0] = offset(warp_origin + outer * 8 + lane % 8, inner * 16);
+            } else if constexpr (WORDS) {
+                fragment[u] = offset(lane % 4, (warp_origin + lane / 4) * 4 + u * 32);
+            } else {
+                fragment[u] =
+                    offset(inner * 8 + lane % 8, warp_origin * 2 + u * 32 + outer * 16);
+            }
+        }
+    }
+
+    // The four registers of the 16 rows (LEFT) or columns number `piece` at K step `step`.
+    template <bool LEFT>
+    GK_DEVICE void read(gk_u32 (&r)[4], const unsigned char *shared, int tile, int piece,
+                        int step) const
+    {
+        if constexpr (K_CONTIGUOUS) {
+            // tiles and rows start at multiples of PITCH, so the column can be flipped in last
+            ldmatrix_x4(r, shared + ((tile + fragment[0]) ^ (step % UNITS * 32)) +
+                               step / UNITS * SLAB_BYTES + piece * 16 * PITCH);
+        } else if constexpr (WORDS) {
+            GK_UNROLL
+            for (int half = 0; half < 2; ++half) {
+                const int u = piece * 2 + half;
+                const unsigned char *from = shared + tile + fragment[u % UNITS] +
+                                            u / UNITS * SLAB_BYTES + step * STEP_K * PITCH;
+                r[LEFT ? half : half * 2] = *(const gk_u32 *)from;
+                r[LEFT ? half + 2 : half * 2 + 1] = *(const gk_u32 *)(from + 4 * PITCH);
+            }
+        } else {
+            ldmatrix_x4_trans(r, shared + tile + fragment[piece % UNITS] +
+                                     piece / UNITS * SLAB_BYTES + step * STEP_K * PITCH);
+        }
+    }
+};
+
+typedef operand<A_K_CONTIGUOUS, BLOCK_M, A_ALIGN> a_operand;
+typedef operand<B_K_CONTIGUOUS, BLOCK_N, B_ALIGN> b_operand;
+constexpr int STAGE_BYTES = a_operand::BYTES + b_operand::BYTES;
+
+GK_DEVICE void round_fragment(gk_u32 (&r)[4])
+{
+    GK_UNROLL
+    for (int i = 0; i < 4; ++i) {
+        r[i] = f32_to_tf32_bits(bits_to_f32(r[i]));
+    }
+}
+
+template <class T> struct tensor_core;
+template <> struct tensor_core<f16> {
+    static GK_DEVICE void multiply(float (&d)[4], const gk_u32 (&a)[4], const gk_u32 (&b)[2])
+    {
+        mma_m16n8k16_f16(d, a, b);
+    }
+};
+template <> struct tensor_core<bf16> {
+    static GK_DEVICE void multiply(float (&d)[4], const gk_u32 (&a)[4], const gk_u32 (&b)[2])
+    {
+        mma_m16n8k16_bf16(d, a, b);
+    }
+};
+template <> struct tensor_core<f32> {
+    static GK_DEVICE void multiply(float (&d)[4], const gk_u32 (&a)[4], const gk_u32 (&b)[2])
+    {
+        mma_m16n8k8_tf32(d, a, b);
+    }
+};
+
+// One K step's operands of a warp.
+struct fragments {
+    gk_u32 a[MMA_M][4];
+    gk_u32 b[MMA_N / 2][4];
+
+    GK_DEVICE void read(const a_operand &left, const b_operand &right, const unsigned char *shared,
+                        int stage, int step)
+    {
+        GK_UNROLL
+        for (int n = 0; n < MMA_N / 2; ++n) {
+            right.template read<false>(b[n], shared, stage + a_operand::BYTES, n, step);
+        }
+        GK_UNROLL
+        for (int m = 0; m < MMA_M; ++m) {
+            left.template read<true>(a[m], shared, stage, m, step);
+        }
+    }
+
+    GK_DEVICE void multiply(float (&sum)[MMA_M][MMA_N][4])
+    {
+        if constexpr (TF32) {
+            GK_UNROLL
+            for (int n = 0; n < MMA_N / 2; ++n) {
+                round_fragment(b[n]);
+            }
+            GK_UNROLL
+            for (int m = 0; m < MMA_M; ++m) {
+                round_fragment(a[m]);
+            }
+        }
+        GK_UNROLL
+        for (int m = 0; m < MMA_M; ++m) {
+            GK_UNROLL
+            for (int i = 0; i < MMA_N; ++i) {
+                // back and forth, so that neighbouring instructions share a B operand
+                const int n = m % 2 == 0 ? i : MMA_N - 1 - i;
+                const gk_u32 pair[2] = {b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]};
+                tensor_core<A_TYPE>::multiply(sum[m][n], a[m], pair);
+            }
+        }
+    }
+};
+
+constexpr int C_ELEMENT = (int)sizeof(C_TYPE);
+constexpr int C_VECTOR = smaller(C_ALIGN < C_ELEMENT ? C_ELEMENT : C_ALIGN, 16);
+constexpr int LANES = C_LAYOUT == 0 ? C_VECTOR / C_ELEMENT : 1; // elements of one store
+constexpr int WARPS = THREADS / 32;
+constexpr int AREA = BLOCK_M * BLOCK_N;
+
+// A warp's sums pass through its corner of shared memory, as many rows at a time as fit there, so
+// that the rest of the work is done in the order of memory. 32 bytes more in a row: the 4 rows
+// that half a warp writes start 8 banks apart.
+constexpr int CORNER_PITCH = WARP_N * 4 + 32;
+constexpr int CORNER_ROWS = STAGES * STAGE_BYTES / WARPS / CORNER_PITCH;
+constexpr int ROUND_ROWS = CORNER_ROWS >= WARP_M                                    ? WARP_M
+                           : CORNER_ROWS >= WARP_M / 2 && WARP_M / 2 % 16 == 0 ? WARP_M / 2
+                                                                               : 16;
+
+GK_DEVICE gk_u32 raw(float x)
+{
+    return f32_to_bits(x);
+}
+GK_DEVICE gk_u32 raw(f16 x)
+{
+    return x.bits;
+}
+GK_DEVICE gk_u32 raw(bf16 x)
+{
+    return x.bits;
+}
+
+// One store of all lanes.
+GK_DEVICE void store_lanes(C_TYPE *to, const C_TYPE (&value)[LANES])
+{
+    if constexpr (LANES == 1) {
+        *to = value[0];
+    } else {
+        constexpr int WORDS = LANES * C_ELEMENT < 4 ? 1 : LANES * C_ELEMENT / 4;
+        gk_u32 word[WORDS];
+        GK_UNROLL
+        for (int i = 0; i < WORDS; ++i) {
+            if constexpr (C_ELEMENT == 2 && LANES > 1) {
+                word[i] = raw(value[2 * i]) | raw(value[2 * i + 1]) << 16;
+            } else {
+                word[i] = raw(value[i]);
+            }
+        }
+        if constexpr (WORDS == 4) {
+            *(uint4 *)to = uint4{word[0], word[1], word[2], word[3]};
+        } else if constexpr (WORDS == 2) {
+            *(uint2 *)to = uint2{word[0], word[1]};
+        } else {
+            *(gk_u32 *)to = word[0];
+        }
+    }
+}
+
+GK_DEVICE void load_floats(const float *from, float (&value)[LANES])
+{
+    if constexpr (LANES % 4 == 0) {
+        GK_UNROLL
+        for (int i = 0; i < LANES; i += 4) {
+            const float4 quad = *(const float4 *)(from + i);
+            value[i] = quad.x;
+            value[i + 1] = quad.y;
+            value[i + 2] = quad.z;
+            value[i + 3] = quad.w;
+        }
+    } else {
+        GK_UNROLL
+        for (int i = 0; i < LANES; ++i) {
+            value[i] = from[i];
+        }
+    }
+}
+
+// Where the block's part of C starts, and how much of it exists.
+struct region {
+    gk_i64 row;
+    gk_i64 col;
+    int rows;
+    int cols;
+};
+
+// Finishes and stores LANES neighbours of one row; `to` is the place of the first in C.
+GK_DEVICE void store_sums(const gk_matmul_args &args, const region &block, int row, int col,
+                          const float (&sum)[LANES], C_TYPE *to)
+{
+    const gk_i64 c_row = block.row + row;
+    const gk_i64 c_col = block.col + col;
+    if (row < block.rows && col + LANES <= block.cols) {
+        C_TYPE value[LANES];
+        GK_UNROLL
+        for (int i = 0; i < LANES; ++i) {
+            value[i] = store_as<C_TYPE>(matmul_epilogue(args, sum[i], c_row, c_col + i));
+        }
+        store_lanes(to, value);
+    } else if (LANES > 1 && row < block.rows && col < block.cols) {
+        GK_UNROLL
+        for (int i = 0; i < LANES; ++i) {
+            if (col + i < block.cols) {
+                to[i] = store_as<C_TYPE>(matmul_epilogue(args, sum[i], c_row, c_col + i));
+            }
+        }
+    }
+}
+
+GK_DEVICE C_TYPE *place_in_c(const gk_matmul_args &args, const region &block, int row, int col)
+{
+    const gk_i64 c_col = block.col + col;
+    return (C_TYPE *)args.c + (block.row + row) * args.c_row_stride +
+           (C_LAYOUT == 0 ? c_col : c_col * args.c_col_stride);
+}
+
+// The row and first column of piece number `index` of an area of ROWS x COLS, neighbours in the
+// order of C's memory.
+template <int ROWS, int COLS> GK_DEVICE void locate(int index, int &row, int &col)
+{
+    if constexpr (C_LAYOUT == 1) {
+        row = index % ROWS;
+        col = index / ROWS;
+    } else {
+        row = index / (COLS / LANES);
+        col = index % (COLS / LANES) * LANES;
+    }
+}
+
+// Hands all sums of the block on: to C, or, if K is split, to the tile's partial sums.
+GK_DEVICE void drain(const gk_matmul_args &args, const float (&sum)[MMA_M][MMA_N][4],
+                     const region &block, unsigned char *shared, float *partial)
+{
+    const int lane = thread_index() % 32;
+    const int warp = thread_index() / 32;
+    const int warp_row = warp / WARPS_N * WARP_M;
+    const int warp_col = warp % WARPS_N * WARP_N;
+    unsigned char *corner = shared + warp * ROUND_ROWS * CORNER_PITCH;
+    GK_UNROLL
+    for (int first = 0; first < WARP_M; first += ROUND_ROWS) {
+        GK_UNROLL
+        for (int m = 0; m < ROUND_ROWS / 16; ++m) {
+            GK_UNROLL
+            for (int n = 0; n < MMA_N; ++n) {
+                const float(&from)[4] = sum[first / 16 + m][n];
+                unsigned char *to =
+                    corner + (m * 16 + lane / 4) * CORNER_PITCH + (n * 8 + lane % 4 * 2) * 4;
+                *(float2 *)to = float2{from[0], from[1]};
+                *(float2 *)(to + 8 * CORNER_PITCH) = float2{from[2], from[3]};
+            }
+        }
+        __syncwarp();
+        if (args.split_k > 1) {
+            GK_NO_UNROLL
+            for (int i = lane; i < ROUND_ROWS * WARP_N / 4; i += 32) {
+                const int row = i / (WARP_N / 4);
+                const int col = i % (WARP_N / 4) * 4;
+                *(float4 *)(partial + (warp_row + first + row) * BLOCK_N + warp_col + col) =
+                    *(const float4 *)(corner + row * CORNER_PITCH + col * 4);
+            }
+        } else {
+            // A turn moves all lanes on by the same step, in rows or in columns.
+            constexpr int ALONG = C_LAYOUT == 1 ? ROUND_ROWS : WARP_N / LANES;
+            constexpr bool REGULAR = 32 % ALONG == 0;
+            constexpr int TURNS = ROUND_ROWS * WARP_N / LANES / 32;
+            constexpr int AT_ONCE =
+                HAS_BIAS || HAS_RESIDUAL || HAS_BETA ? 1 : smaller(TURNS & -TURNS, 4);
+            int row;
+            int col;
+            locate<ROUND_ROWS, WARP_N>(lane, row, col);
+            C_TYPE *to = place_in_c(args, block, warp_row + first + row, warp_col + col);
+            const gk_i64 step =
+                32 / ALONG * (C_LAYOUT == 1 ? args.c_col_stride : args.c_row_stride);
+            GK_NO_UNROLL
+            for (int turn = 0; turn < TURNS; turn += AT_ONCE) {
+                float value[AT_ONCE][LANES];
+                GK_UNROLL
+                for (int i = 0; i < AT_ONCE; ++i) {
+                    int r;
+                    int c;
+                    locate<ROUND_ROWS, WARP_N>((turn + i) * 32 + lane, r, c);
+                    load_floats((const float *)(corner + r * CORNER_PITCH) + c, value[i]);
+                }
+                GK_UNROLL
+                for (int i = 0; i < AT_ONCE; ++i) {
+                    int r;
+                    int c;
+                    locate<ROUND_ROWS, WARP_N>((turn + i) * 32 + lane, r, c);
+                    if constexpr (!REGULAR) {
+                        to = place_in_c(args, block, warp_row + first + r, warp_col + c);
+                    }
+                    store_sums(args, block, warp_row + first + r, warp_col + c, value[i], to);
+                    to += step;
+                }
+            }
+        }
+        __syncwarp();
+    }
+}
+
+// True in the block that is the last of its tile to arrive.
+GK_DEVICE bool arrive_last(const gk_matmul_args &args, unsigned char *shared, gk_u32 tile)
+{
+    gk_u64 *before = (gk_u64 *)shared;
+    thread_fence();
+    __syncthreads();
+    if (thread_index() == 0) {
+        *before = atomic_add(&args.tickets[tile], 1);
+    }
+    __syncthreads();
+    if (*before != (gk_u64)args.split_k - 1) {
+        return false;
+    }
+    thread_fence();
+    if (thread_index() == 0) {
+        args.tickets[tile] = 0;
+    }
+    return true;
+}
+
+// Adds up a tile's partial sums, in the order of the splits whoever came last, and stores them.
+GK_DEVICE void add_partials(const gk_matmul_args &args, const region &block, const float *first,
+                            gk_i64 distance)
+{
+    constexpr int BATCH = LANES >= 4 ? 32 / LANES : 8; // independent loads in flight
+    GK_NO_UNROLL
+    for (int i = thread_index(); i < AREA / LANES; i += THREADS) {
+        int row;
+        int col;
+        locate<BLOCK_M, BLOCK_N>(i, row, col);
+        const float *from = first + row * BLOCK_N + col;
+        float sum[LANES];
+        GK_UNROLL
+        for (int j = 0; j < LANES; ++j) {
+            sum[j] = 0.0f;
+        }
+        GK_NO_UNROLL
+        for (int split = 0; split < (int)args.split_k; split += BATCH) {
+            float part[BATCH][LANES];
+            GK_UNROLL
+            for (int s = 0; s < BATCH; ++s) {
+                GK_UNROLL
+                for (int j = 0; j < LANES; ++j) {
+                    part[s][j] = 0.0f;
+                }
+                if (split + s < (int)args.split_k) {
+                    load_floats(from, part[s]);
+                }
+                from += distance;
+            }
+            GK_UNROLL
+            for (int s = 0; s < BATCH; ++s) {
+                GK_UNROLL
+                for (int j = 0; j < LANES; ++j) {
+                    sum[j] += part[s][j];
+                }
+            }
+        }
+        store_sums(args, block, row, col, sum, place_in_c(args, block, row, col));
+    }
+}
+
+// Blocks an SM is asked to hold: as many as the registers surely allow, so never a spill.
+constexpr int REGISTERS = MMA_M * MMA_N * 4 + MMA_M * 8 + MMA_N * 4 + 56 +
+                          a_operand::REGISTERS + b_operand::REGISTERS;
+constexpr int RESIDENT = 65536 / (THREADS * REGISTERS);
+constexpr int MIN_BLOCKS = RESIDENT < 1 ? 1 : smaller(RESIDENT, 8);
+
+} // namespace gk
+
+GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
+{
+    using namespace gk;
+    GK_DYNAMIC_SHARED(shared);
+
+    // Which tile, in groups of group_m rows of tiles, and which share of K.
+    const gk_u32 tiles_m = (gk_u32)((args.m + BLOCK_M - 1) / BLOCK_M);
+    const gk_u32 tiles_n = (gk_u32)((args.n + BLOCK_N - 1) / BLOCK_N);
+    const gk_u32 tiles = tiles_m * tiles_n;
+    const gk_u32 splits = (gk_u32)args.split_k;
+    gk_u32 split = 0;
+    gk_u32 tile = blockIdx.x;
+    if (splits > 1) {
+        split = tile / tiles;
+        tile = tile % tiles;
+    }
+    gk_u32 tile_row = tile / tiles_n;
+    gk_u32 tile_col = tile % tiles_n;
+    if (args.group_m > 1) {
+        const gk_u32 group_rows = (gk_u32)args.group_m;
+        const gk_u32 first = tile_row / group_rows * group_rows;
+        const gk_u32 rows = tiles_m - first < group_rows ? tiles_m - first : group_rows;
+        const gk_u32 in_group = tile - first * tiles_n;
+        tile_row = first + in_group % rows;
+        tile_col = in_group / rows;
+    }
+    const gk_u32 k_tiles = (gk_u32)((args.k + BLOCK_K - 1) / BLOCK_K);
+    gk_u32 k_first = 0;
+    int count = (int)k_tiles;
+    if (splits > 1) {
+        const gk_u32 extra = k_tiles % splits; // the first splits have one tile more
+        k_first = k_tiles / splits * split + (split < extra ? split : extra);
+        count = (int)(k_tiles / splits + (split < extra ? 1 : 0));
+    }
+
+    const int warp = thread_index() / 32;
+
+    float sum[MMA_M][MMA_N][4];
+    GK_UNROLL
+    for (int m = 0; m < MMA_M; ++m) {
+        GK_UNROLL
+        for (int n = 0; n < MMA_N; ++n) {
+            GK_UNROLL
+            for (int i = 0; i < 4; ++i) {
+                sum[m][n][i] = 0.0f;
+            }
+        }
+    }
+
+    if (count > 0) {
+        a_operand a;
+        b_operand b;
+        a.begin(args.a, A_K_CONTIGUOUS ? args.a_row_stride : args.a_col_stride,
+                (gk_i64)tile_row * BLOCK_M, args.m);
+        b.begin(args.b, B_K_CONTIGUOUS ? args.b_col_stride : args.b_row_stride,
+                (gk_i64)tile_col * BLOCK_N, args.n);
+        // The ragged tile first, then the others from the front.
+        const gk_i64 k_last = ((gk_i64)k_first + count - 1) * BLOCK_K;
+        int k_left = clamp_to_int(args.k - k_last, 0, BLOCK_K);
+        a.move(k_last);
+        b.move(k_last);
+        gk_i64 step = (gk_i64)(1 - count) * BLOCK_K;
+        GK_NO_UNROLL
+        for (int stage = 0; stage < STAGES - 1; ++stage) {
+            if (stage < count) {
+                unsigned char *to = shared + stage * STAGE_BYTES;
+                a.fill(to, k_left);
+                b.fill(to + a_operand::BYTES, k_left);
+                a.move(step);
+                b.move(step);
+                step = BLOCK_K;
+                k_left = BLOCK_K;
+            }
+            cp_async_commit();
+        }
+        int to_fetch = count - (STAGES - 1);
+        a.template place_fragments<true>(warp / WARPS_N * WARP_M);
+        b.template place_fragments<false>(warp % WARPS_N * WARP_N);
+
+        cp_async_wait<STAGES - 2>();
+        __syncthreads();
+        fragments held[2];
+        held[0].read(a, b, shared, 0, 0);
+        int reading = 0;
+        int writing = (STAGES - 1) * STAGE_BYTES;
+        GK_NO_UNROLL
+        for (; count > 0; --count, --to_fetch) {
+            GK_UNROLL
+            for (int k = 0; k < STEPS; ++k) {
+                if (k == STEPS - 1) {
+                    if (to_fetch > 0) {
+                        a.keep(shared + writing);
+                        b.keep(shared + writing + a_operand::BYTES);
+                    }
+                    cp_async_wait<STAGES - 2>();
+                    __syncthreads();
+                    writing = reading;
+                    reading = reading == (STAGES - 1) * STAGE_BYTES ? 0 : reading + STAGE_BYTES;
+                }
+                // after the last tile this reads a stale stage, which is not used
+                held[(k + 1) % 2].read(a, b, shared, reading, (k + 1) % STEPS);
+                if (k == 0) {
+                    if (to_fetch > 0) {
+                        a.fetch(shared + writing);
+                        b.fetch(shared + writing + a_operand::BYTES);
+                    }
+                    cp_async_commit();
+                }
+                held[k % 2].multiply(sum);
+            }
+        }
+        cp_async_wait<0>();
+        __syncthreads();
+    }
+
+    region block;
+    block.row = (gk_i64)tile_row * BLOCK_M;
+    block.col = (gk_i64)tile_col * BLOCK_N;
+    block.rows = clamp_to_int(args.m - block.row, 0, BLOCK_M);
+    block.cols = clamp_to_int(args.n - block.col, 0, BLOCK_N);
+    float *partials = args.partials + (gk_i64)tile * AREA;
+    const gk_i64 distance = (gk_i64)tiles * AREA;
+    drain(args, sum, block, shared, partials + split * distance);
+    if (args.split_k > 1 && arrive_last(args, shared, tile)) {
+        add_partials(args, block, partials, distance);
+    }
+}

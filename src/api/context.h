@@ -1,0 +1,147 @@
+/* The context behind the public handle, and the path from a call to a launch. */
+#ifndef GKI_CONTEXT_H
+#define GKI_CONTEXT_H
+
+#include <pthread.h>
+
+#include <gk/tune.h>
+
+#include "jit/jit.h"
+#include "tune/tune.h"
+
+/* A problem's answer with its kernel loaded. Immutable once it is published. */
+typedef struct gki_entry {
+    gk_problem problem;
+    const gk_op_desc *op;
+    const gk_variant *variant; /* NULL: nothing to compute */
+    gk_config config;
+    gki_kernel *kernel;
+    gk_launch launch;
+    gk_source source;
+    double seconds;
+} gki_entry;
+
+/* Problem -> entry. Readers take no lock; entries live until the table is freed. */
+typedef struct gki_table_slots gki_table_slots;
+typedef struct gki_table {
+    _Atomic(gki_table_slots *) slots;
+    pthread_mutex_t mutex;
+    size_t count;
+} gki_table;
+
+gk_status gki_table_init(gki_table *table);
+void gki_table_free(gki_table *table);
+gki_entry *gki_table_find(gki_table *table, const gk_problem *problem, uint64_t hash);
+/* Takes the entry over. If the problem is there already the new entry replaces it for later
+ * look-ups, and the old one stays valid. */
+gk_status gki_table_insert(gki_table *table, gki_entry *entry, uint64_t hash);
+
+/* Scratch memory of one stream, shared by every launch in it. Only grows. */
+typedef struct gki_workspace {
+    struct gki_workspace *next;
+    void *stream;
+    void *scratch;
+    void *zeroed;
+    int64_t scratch_bytes;
+    int64_t zeroed_bytes;
+} gki_workspace;
+
+/* A problem that some thread is working on; the others wait for it. */
+typedef struct gki_flight {
+    struct gki_flight *next;
+    const gk_problem *problem;
+} gki_flight;
+
+/* Calls are counted by threads in lines of their own: the launch path shares no cache line. */
+enum { GKI_CALL_STRIPES = 16 };
+typedef struct gki_calls {
+    _Alignas(64) atomic_uint_fast64_t count;
+} gki_calls;
+
+struct gk_context {
+    atomic_uint_fast64_t epoch; /* names what per-thread caches hold; never reused in a process */
+    uint64_t generation;        /* of forks, when it was created */
+    gki_calls calls[GKI_CALL_STRIPES];
+    gki_log log;
+    gk_mode mode;
+    double tune_budget_s;
+    gki_device *device;
+    gk_device_info info;
+    gki_cache *cache;
+    gki_jit *jit;
+    gki_counters counters;
+    gki_table table;
+    _Atomic(gki_workspace *) workspaces;
+    pthread_mutex_t mutex; /* guards flights and the growth of workspaces */
+    pthread_cond_t landed;
+    gki_flight *flights;
+    pthread_mutex_t tune_mutex; /* one measurement at a time */
+};
+
+struct gk_plan {
+    gk_context *ctx;
+    const gk_preset *preset; /* its attributes hold for every run; NULL = none */
+    gki_entry *entry;
+    bool owned; /* the entry is the plan's, not the table's */
+};
+
+/* gk_context_create on a given driver: the seam for fakes. */
+gk_status gki_context_create_on(gk_context **out, const gki_driver *driver, int32_t ordinal,
+                                const gk_context_options *options);
+
+/* NULL, or created before a fork: a status with its message. */
+gk_status gki_context_usable(const gk_context *ctx, const char *where);
+
+/* Copies a versioned options struct: a shorter one is extended by zeros, a longer one must end in
+ * zeros. NULL source = all zeros. */
+gk_status gki_options_read(void *dst, size_t dst_size, const void *src, const char *what);
+/* A mode and a number of seconds as options may hold them. */
+gk_status gki_options_mode(gk_mode mode, const char *where);
+gk_status gki_options_seconds(double seconds, const char *where, const char *what);
+/* NULL, or a size that cannot be: a status with its message. */
+gk_status gki_result_check(const void *dst, size_t src_size, const char *where, const char *what);
+/* Checks, and copies as much of a result struct as the caller has room for. */
+gk_status gki_result_write(void *dst, const void *src, size_t src_size, const char *where,
+                           const char *what);
+
+/* The call with the preset's attributes in place of its own; preset may be NULL. */
+gk_call gki_preset_apply(const gk_preset *preset, const gk_call *call);
+/* The call as the plan runs it, with the preset applied: GK_ERR_INVALID unless it is of the plan's
+ * problem. */
+gk_status gki_plan_call(const gk_plan *plan, const gk_call *call, gk_call *applied);
+/* The op of that name with its preset's attributes applied to a copy of the call, and the problem
+ * inferred. preset may be NULL. */
+gk_status gki_call_resolve(const char *op_name, const gk_call *call, const gk_op_desc **op,
+                           const gk_preset **preset, gk_call *resolved, gk_problem *problem);
+
+/* Finds, tunes or builds the problem's entry, by the mode. *owned: the entry is not in the table
+ * (a makeshift answer, or not what the context's mode would come to) and the caller frees it with
+ * gki_free after use. */
+gk_status gki_resolve(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
+                      const gk_problem *problem, gk_mode mode, double budget_s, void *stream,
+                      gki_entry **out, bool *owned);
+/* The model's favourite that compiles without spilling, of one variant or (NULL) of all. */
+gk_status gki_entry_guess(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
+                          const char *only, gki_entry **out);
+/* A new entry for one given configuration; freed with gki_free. */
+gk_status gki_entry_build(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
+                          const gk_variant *variant, const gk_config *config, gk_source source,
+                          gki_entry **out);
+/* Puts the entry in the table; frees it on failure. */
+gk_status gki_entry_publish(gk_context *ctx, gki_entry *entry);
+/* Tunes under the context's lock and puts the answer in the table, unless *owned as above. */
+gk_status gki_entry_tune(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
+                         const gk_problem *problem, const gk_tune_options *options, gki_entry **out,
+                         bool *owned, gk_tune_report *report);
+
+/* Scratch for the entry in the stream; *out NULL if it needs none. */
+gk_status gki_workspace_find(gk_context *ctx, const gk_launch *launch, void *stream,
+                             const gki_workspace **out);
+void gki_workspace_free(gk_context *ctx);
+
+/* Packs and launches. */
+gk_status gki_entry_run(gk_context *ctx, const gki_entry *entry, const gk_call *call, void *stream);
+/* The whole of an op's call: infer, look up, resolve if need be, run. */
+gk_status gki_call_run(gk_context *ctx, const gk_op_desc *op, const gk_call *call, void *stream);
+
+#endif

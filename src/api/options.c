@@ -1,0 +1,81 @@
+/* Versioned structs: callers compiled against an older or newer header. */
+#include <string.h>
+
+#include "api/context.h"
+
+gk_status gki_options_read(void *dst, size_t dst_size, const void *src, const char *what)
+{
+    memset(dst, 0, dst_size);
+    if (src == NULL) {
+        return GK_OK;
+    }
+    size_t size;
+    memcpy(&size, src, sizeof(size));
+    if (size < sizeof(size)) {
+        return gk_fail(GK_ERR_INVALID, what, "%s.struct_size is %zu, expected %zu", what, size,
+                       dst_size);
+    }
+    if (size > dst_size) {
+        const unsigned char *tail = (const unsigned char *)src + dst_size;
+        for (size_t i = 0; i < size - dst_size; i++) {
+            if (tail[i] != 0) {
+                return gk_fail(GK_ERR_VERSION, what,
+                               "%s.struct_size is %zu, this library knows %zu bytes and the rest "
+                               "is not zero",
+                               what, size, dst_size);
+            }
+        }
+    }
+    memcpy(dst, src, size < dst_size ? size : dst_size);
+    return GK_OK;
+}
+
+gk_status gki_options_mode(gk_mode mode, const char *where)
+{
+    if (mode < GK_MODE_DEFAULT || mode > GK_MODE_PINNED) {
+        return gk_fail(GK_ERR_INVALID, where, "options.mode is %d, expected 0 to %d", (int)mode,
+                       GK_MODE_PINNED);
+    }
+    return GK_OK;
+}
+
+gk_status gki_options_seconds(double seconds, const char *where, const char *what)
+{
+    if (!(seconds >= 0)) {
+        return gk_fail(GK_ERR_INVALID, where, "%s is %g, expected 0 or more seconds", what,
+                       seconds);
+    }
+    return GK_OK;
+}
+
+gk_status gki_result_check(const void *dst, size_t src_size, const char *where, const char *what)
+{
+    if (dst == NULL) {
+        return gk_fail(GK_ERR_INVALID, where, "%s is NULL", what);
+    }
+    size_t size;
+    memcpy(&size, dst, sizeof(size));
+    if (size < sizeof(size)) {
+        return gk_fail(GK_ERR_INVALID, where, "%s.struct_size is %zu, expected %zu", what, size,
+                       src_size);
+    }
+    return GK_OK;
+}
+
+gk_status gki_result_write(void *dst, const void *src, size_t src_size, const char *where,
+                           const char *what)
+{
+    gk_status status = gki_result_check(dst, src_size, where, what);
+    if (status != GK_OK) {
+        return status;
+    }
+    size_t size;
+    memcpy(&size, dst, sizeof(size));
+    size_t copied = size < src_size ? size : src_size;
+    memcpy((unsigned char *)dst + sizeof(size), (const unsigned char *)src + sizeof(size),
+           copied - sizeof(size));
+    if (size > src_size) {
+        memset((unsigned char *)dst + src_size, 0, size - src_size);
+    }
+    return GK_OK;
+}

@@ -1,0 +1,319 @@
+/* What happens to a problem this process has no kernel for. */
+#include <string.h>
+
+#include "api/context.h"
+#include "base/alloc.h"
+#include "base/error.h"
+
+enum { GUESSES_TRIED = 8 };
+
+static bool same_problem(const gk_problem *a, const gk_problem *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+/* Whether the entry is what the mode would come to. */
+static bool suits(const gki_entry *entry, gk_mode mode)
+{
+    switch (mode) {
+    case GK_MODE_TUNE:
+    case GK_MODE_CACHED:
+        return entry->source != GK_SOURCE_GUESS;
+    case GK_MODE_PINNED:
+        return entry->source == GK_SOURCE_GUESS;
+    default:
+        return true;
+    }
+}
+
+gk_status gki_entry_publish(gk_context *ctx, gki_entry *entry)
+{
+    gk_status status =
+        gki_table_insert(&ctx->table, entry, gki_hash64(&entry->problem, sizeof(entry->problem)));
+    if (status != GK_OK) {
+        gki_free(entry);
+        return status;
+    }
+    /* Threads may hold an older answer to the same problem. */
+    atomic_fetch_add_explicit(&ctx->epoch, 1, memory_order_release);
+    return GK_OK;
+}
+
+/* Puts the entry into the table, unless the context's own calls must not find it there. */
+static gk_status share(gk_context *ctx, gki_entry *entry, bool *owned)
+{
+    *owned = ctx->mode == GK_MODE_PINNED && !suits(entry, GK_MODE_PINNED);
+    return *owned ? GK_OK : gki_entry_publish(ctx, entry);
+}
+
+static bool same_code(const gki_candidate *a, const gki_candidate *b)
+{
+    if (a->variant != b->variant) {
+        return false;
+    }
+    for (uint32_t i = 0; i < a->variant->n_params; i++) {
+        if (!a->variant->params[i].at_launch && a->config.values[i] != b->config.values[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The next candidate behind the i-th whose code is none of those tried. */
+static uint32_t next_code(const gki_candidate *candidates, uint32_t count, uint32_t i,
+                          const uint32_t *tried, uint32_t n_tried)
+{
+    for (i++; i < count; i++) {
+        bool known = false;
+        for (uint32_t j = 0; j < n_tried && !known; j++) {
+            known = same_code(&candidates[i], &candidates[tried[j]]);
+        }
+        if (!known) {
+            break;
+        }
+    }
+    return i;
+}
+
+gk_status gki_entry_guess(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
+                          const char *only, gki_entry **out)
+{
+    *out = NULL;
+    gki_candidate *candidates = NULL;
+    uint32_t count;
+    uint64_t total;
+    gk_status status = gki_space(op, problem, &ctx->info, only, &candidates, &count, &total);
+    if (status != GK_OK) {
+        return status;
+    }
+    if (count == 0) {
+        gki_free(candidates);
+        gki_candidate none;
+        status = gki_guess(op, problem, &ctx->info, &none);
+        return status != GK_OK
+                   ? status
+                   : gk_fail(GK_ERR_NO_CONFIG, op->name,
+                             "no configuration of variant \"%s\" fits the problem", only);
+    }
+    uint32_t tried[GUESSES_TRIED];
+    uint32_t n_tried = 0;
+    for (uint32_t i = 0; i < count && n_tried < GUESSES_TRIED;
+         i = next_code(candidates, count, i, tried, n_tried)) {
+        tried[n_tried++] = i;
+        status = gki_entry_build(ctx, op, problem, candidates[i].variant, &candidates[i].config,
+                                 GK_SOURCE_GUESS, out);
+        if (status == GK_OK && (*out)->kernel->spill_bytes <= 0 && !(*out)->kernel->serialized) {
+            break;
+        }
+        if (status == GK_OK) {
+            gki_free(*out);
+            *out = NULL;
+            status = gk_fail(GK_ERR_NO_CONFIG, op->name,
+                             "the configurations tried for the untuned problem spill registers");
+        } else if (status == GK_ERR_NO_COMPILER || status == GK_ERR_LOST ||
+                   status == GK_ERR_NOMEM) {
+            break;
+        }
+    }
+    gki_free(candidates);
+    if (status == GK_OK) {
+        atomic_fetch_add(&ctx->counters.guesses, 1);
+    }
+    return status;
+}
+
+/* A stored answer is data from outside: it must name a variant and listed values, fit the device,
+ * and load; otherwise it is dropped and the problem counts as untuned. */
+static gk_status entry_from_cache(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
+                                  const gki_key *key, gki_entry **out)
+{
+    gki_choice choice;
+    if (gki_cache_choice_get(ctx->cache, key, &choice) != GK_OK) {
+        return GK_ERR_NOT_FOUND;
+    }
+    const gk_variant *variant = gki_variant_find(op, choice.variant);
+    gk_config config;
+    gk_reason reason = {{0}};
+    if (variant == NULL || !gki_config_parse(variant, choice.config, &config)) {
+        gk_refuse(&reason, "it is not a configuration of this version");
+    } else if (gki_config_check(variant, problem, &ctx->info, &config, &reason)) {
+        gk_status status =
+            gki_entry_build(ctx, op, problem, variant, &config, GK_SOURCE_CACHE, out);
+        if (status == GK_OK) {
+            (*out)->seconds = choice.seconds;
+            return GK_OK;
+        }
+        if (status == GK_ERR_NO_COMPILER || status == GK_ERR_LOST || status == GK_ERR_NOMEM) {
+            return status;
+        }
+        gk_refuse(&reason, "%s", gk_error_last()->message);
+    }
+    gki_logf(&ctx->log, GK_LOG_WARNING,
+             "gk: the stored answer for %s %s is not usable and is dropped: %s", op->name,
+             key->problem, reason.text);
+    gki_cache_choice_drop(ctx->cache, key);
+    return GK_ERR_NOT_FOUND;
+}
+
+gk_status gki_entry_tune(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
+                         const gk_problem *problem, const gk_tune_options *options, gki_entry **out,
+                         bool *owned, gk_tune_report *report)
+{
+    *out = NULL;
+    *owned = false;
+    gki_candidate winner;
+    gk_tune_report local;
+    memset(&local, 0, sizeof(local));
+    local.struct_size = sizeof(local);
+    pthread_mutex_lock(&ctx->tune_mutex);
+    gk_status status = gki_tune(ctx->jit, op, call, problem, options, &winner, &local);
+    pthread_mutex_unlock(&ctx->tune_mutex);
+    if (report != NULL) {
+        *report = local;
+    }
+    if (status != GK_OK) {
+        return status;
+    }
+    gki_entry *entry;
+    status = gki_entry_build(ctx, op, problem, winner.variant, &winner.config,
+                             local.from_cache ? GK_SOURCE_CACHE : GK_SOURCE_TUNED, &entry);
+    if (status == GK_OK) {
+        entry->seconds = local.seconds;
+        status = share(ctx, entry, owned);
+    }
+    if (status == GK_OK) {
+        *out = entry;
+    }
+    return status;
+}
+
+static gk_status tune_or_guess(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
+                               const gk_problem *problem, const gki_key *key, double budget_s,
+                               gki_entry **out, bool *owned)
+{
+    if (!gki_cache_lease(ctx->cache, key, budget_s + 30)) {
+        /* Another process tunes it: go on with the guess and look again at the next call. */
+        *owned = true;
+        return gki_entry_guess(ctx, op, problem, NULL, out);
+    }
+    gk_tune_options options = {.struct_size = sizeof(options), .budget_s = budget_s};
+    gk_status status = gki_entry_tune(ctx, op, call, problem, &options, out, owned, NULL);
+    gki_cache_lease_end(ctx->cache, key);
+    return status;
+}
+
+static gk_status decide(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
+                        const gk_problem *problem, gk_mode mode, double budget_s, gki_entry **out,
+                        bool *owned)
+{
+    if (mode == GK_MODE_PINNED) {
+        *owned = ctx->mode != GK_MODE_PINNED;
+        gk_status status = gki_entry_guess(ctx, op, problem, NULL, out);
+        return status == GK_OK && !*owned ? gki_entry_publish(ctx, *out) : status;
+    }
+    char problem_text[GKI_PROBLEM_TEXT];
+    char environment_text[GKI_ENVIRONMENT_TEXT];
+    gki_problem_text(op, problem, problem_text, sizeof(problem_text));
+    gki_environment_text(ctx->jit, op, environment_text, sizeof(environment_text));
+    const gki_key key = {op->name, problem_text, environment_text};
+    gk_status status = entry_from_cache(ctx, op, problem, &key, out);
+    if (status == GK_OK) {
+        atomic_fetch_add(&ctx->counters.hits_cache, 1);
+        return share(ctx, *out, owned);
+    }
+    if (status != GK_ERR_NOT_FOUND) {
+        return status;
+    }
+    atomic_fetch_add(&ctx->counters.misses, 1);
+    if (mode == GK_MODE_TUNE) {
+        return tune_or_guess(ctx, op, call, problem, &key, budget_s, out, owned);
+    }
+    gki_cache_miss(ctx->cache, &key);
+    if (mode == GK_MODE_CACHED) {
+        return gk_fail(GK_ERR_UNTUNED, op->name,
+                       "not tuned: %s (gk-tune warm tunes it; other modes run it untuned)",
+                       problem_text);
+    }
+    gki_logf(&ctx->log, GK_LOG_INFO,
+             "gk: %s %s is not tuned, the model's guess runs (gk-tune warm tunes it)", op->name,
+             problem_text);
+    *owned = ctx->mode != mode;
+    status = gki_entry_guess(ctx, op, problem, NULL, out);
+    return status == GK_OK && !*owned ? gki_entry_publish(ctx, *out) : status;
+}
+
+/* The entry in the table that the mode may use. */
+static gki_entry *find_known(gk_context *ctx, const gk_problem *problem, gk_mode mode)
+{
+    gki_entry *entry = gki_table_find(&ctx->table, problem, gki_hash64(problem, sizeof(*problem)));
+    return entry != NULL && suits(entry, mode) ? entry : NULL;
+}
+
+/* Waits while another thread works on the problem. True with the entry if it is there then. */
+static bool join(gk_context *ctx, const gk_problem *problem, gk_mode mode, gki_flight *flight,
+                 gki_entry **out)
+{
+    pthread_mutex_lock(&ctx->mutex);
+    for (;;) {
+        *out = find_known(ctx, problem, mode);
+        if (*out != NULL) {
+            pthread_mutex_unlock(&ctx->mutex);
+            return true;
+        }
+        const gki_flight *other = ctx->flights;
+        while (other != NULL && !same_problem(other->problem, problem)) {
+            other = other->next;
+        }
+        if (other == NULL) {
+            break;
+        }
+        pthread_cond_wait(&ctx->landed, &ctx->mutex);
+    }
+    flight->problem = problem;
+    flight->next = ctx->flights;
+    ctx->flights = flight;
+    pthread_mutex_unlock(&ctx->mutex);
+    return false;
+}
+
+static void land(gk_context *ctx, gki_flight *flight)
+{
+    pthread_mutex_lock(&ctx->mutex);
+    gki_flight **link = &ctx->flights;
+    while (*link != flight) {
+        link = &(*link)->next;
+    }
+    *link = flight->next;
+    pthread_cond_broadcast(&ctx->landed);
+    pthread_mutex_unlock(&ctx->mutex);
+}
+
+gk_status gki_resolve(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
+                      const gk_problem *problem, gk_mode mode, double budget_s, void *stream,
+                      gki_entry **out, bool *owned)
+{
+    *owned = false;
+    *out = find_known(ctx, problem, mode);
+    if (*out != NULL) {
+        atomic_fetch_add(&ctx->counters.hits_memory, 1);
+        return GK_OK;
+    }
+    bool capturing = false;
+    gk_status status = ctx->device->driver->is_capturing(ctx->device, stream, &capturing);
+    if (status != GK_OK) {
+        return status;
+    }
+    if (capturing) {
+        return gk_fail(GK_ERR_NOT_PREPARED, op->name,
+                       "the stream is being captured and the problem's kernel is not loaded: call "
+                       "gk_prepare or run the problem once before the capture");
+    }
+    gki_flight flight;
+    if (join(ctx, problem, mode, &flight, out)) {
+        atomic_fetch_add(&ctx->counters.hits_memory, 1);
+        return GK_OK;
+    }
+    status = decide(ctx, op, call, problem, mode, budget_s, out, owned);
+    land(ctx, &flight);
+    return status;
+}

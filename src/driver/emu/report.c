@@ -1,0 +1,127 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "driver/emu/state.h"
+
+void gki_emu_record(gki_emu_sm *sm, gk_status status, const char *format, ...)
+{
+    if (sm->failed) {
+        return;
+    }
+    sm->failed = true;
+    sm->status = status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sm->message, sizeof sm->message, format, args);
+    va_end(args);
+}
+
+gki_emu_text gki_emu_dim3_text(gk_emu_dim3 value)
+{
+    gki_emu_text out;
+    snprintf(out.text, sizeof out.text, "(%u,%u,%u)", value.x, value.y, value.z);
+    return out;
+}
+
+void gki_emu_fail(gk_emu_thread *self, const char *file, int line, const char *format, ...)
+{
+    gki_emu_context *thread = (gki_emu_context *)self;
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    gki_emu_record(thread->sm, GK_ERR_DEVICE, "%s at %s:%d in block %s, thread %s", text, file,
+                   line, gki_emu_dim3_text(self->block_idx).text,
+                   gki_emu_dim3_text(self->thread_idx).text);
+    thread->exited = true;
+    gki_fiber_exit(thread->fiber);
+}
+
+typedef struct writer {
+    char *text;
+    size_t size;
+    size_t length;
+} writer;
+
+static void put(writer *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void put(writer *out, const char *format, ...)
+{
+    if (out->length + 1 >= out->size) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(out->text + out->length, out->size - out->length, format, args);
+    va_end(args);
+    if (n > 0) {
+        const size_t left = out->size - out->length - 1;
+        out->length += (size_t)n < left ? (size_t)n : left;
+    }
+}
+
+static bool same_group(const gki_emu_context *a, const gki_emu_context *b)
+{
+    if (a->exited || b->exited) {
+        return a->exited && b->exited;
+    }
+    return a->line == b->line && strcmp(a->file, b->file) == 0 && strcmp(a->what, b->what) == 0;
+}
+
+/* "0-31, 64" */
+static void put_members(writer *out, const gki_emu_sm *sm, uint32_t member)
+{
+    const char *separator = "";
+    uint32_t i = member;
+    while (i < sm->n_threads) {
+        if (!same_group(&sm->threads[member], &sm->threads[i])) {
+            i++;
+            continue;
+        }
+        uint32_t last = i;
+        while (last + 1 < sm->n_threads &&
+               same_group(&sm->threads[member], &sm->threads[last + 1])) {
+            last++;
+        }
+        put(out, last > i ? "%s%u-%u" : "%s%u", separator, i, last);
+        separator = ", ";
+        i = last + 1;
+    }
+}
+
+/* True if no earlier thread is in the thread's group. */
+static bool is_first_of_group(const gki_emu_sm *sm, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++) {
+        if (same_group(&sm->threads[i], &sm->threads[index])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void gki_emu_record_deadlock(gki_emu_sm *sm)
+{
+    char text[sizeof sm->message];
+    writer out = {text, sizeof text, 0};
+    const char *separator = "";
+    text[0] = '\0';
+    for (uint32_t i = 0; i < sm->n_threads; i++) {
+        if (!is_first_of_group(sm, i)) {
+            continue;
+        }
+        const gki_emu_context *thread = &sm->threads[i];
+        put(&out, "%sthreads ", separator);
+        put_members(&out, sm, i);
+        if (thread->exited) {
+            put(&out, " have returned");
+        } else {
+            put(&out, " wait at %s:%d (%s)", thread->file, thread->line, thread->what);
+        }
+        separator = ", ";
+    }
+    gki_emu_record(sm, GK_ERR_DEVICE, "deadlock in block %s: %s",
+                   gki_emu_dim3_text(sm->block_idx).text, text);
+}

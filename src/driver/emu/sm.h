@@ -1,0 +1,38 @@
+/*
+ * A multiprocessor of the CPU device: runs the blocks of a launch one after the other on the
+ * calling host thread, with a fiber for each CUDA thread.
+ */
+#ifndef GKI_EMU_SM_H
+#define GKI_EMU_SM_H
+
+#include <gk/base.h>
+
+#include "emu/abi.h"
+
+enum {
+    GKI_EMU_MAX_THREADS = 1024,
+    GKI_EMU_SMEM_DEFAULT = 48 * 1024, /* without opting in */
+    GKI_EMU_SMEM_OPTIN = 163 * 1024,
+};
+
+typedef struct gki_emu_launch {
+    const gk_emu_kernel *kernel;
+    const void *args;
+    gk_emu_dim3 grid;
+    gk_emu_dim3 block;
+    uint32_t smem;
+} gki_emu_launch;
+
+/* Multiprocessors that are kept for the next launch; as many as launches run at once. */
+typedef struct gki_emu_pool gki_emu_pool;
+
+gki_emu_pool *gki_emu_pool_create(void);
+void gki_emu_pool_destroy(gki_emu_pool *pool);
+
+/*
+ * Runs the launch to its end. GK_ERR_DEVICE for what the kernel did wrong: a deadlock, a misused
+ * warp operation, a misaligned address, a write past its shared memory. Thread-safe.
+ */
+gk_status gki_emu_run(gki_emu_pool *pool, const gki_emu_launch *launch);
+
+#endif

@@ -1,0 +1,179 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "jit/internal.h"
+
+enum { TEXT_LIMIT = 4096, HEX_DIGITS = 16 };
+
+typedef struct writer {
+    char text[TEXT_LIMIT];
+    size_t length;
+} writer;
+
+static void put(writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void put(writer *w, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(w->text + w->length, TEXT_LIMIT - w->length, format, args);
+    va_end(args);
+    if (n > 0) {
+        const size_t room = TEXT_LIMIT - 1 - w->length;
+        w->length += (size_t)n < room ? (size_t)n : room;
+    }
+}
+
+/* A text that does not fit ends in a hash of the whole. */
+static void finish(const writer *w, char *out, size_t size)
+{
+    if (w->length < size) {
+        memcpy(out, w->text, w->length);
+        out[w->length] = '\0';
+        return;
+    }
+    char hex[65];
+    const gki_digest digest = gki_sha256(w->text, w->length);
+    gki_digest_hex(&digest, hex);
+    if (size > HEX_DIGITS + 1) {
+        const size_t kept = size - HEX_DIGITS - 2;
+        memcpy(out, w->text, kept);
+        out[kept] = '#';
+        memcpy(out + kept + 1, hex, HEX_DIGITS);
+        out[size - 1] = '\0';
+    } else if (size > 0) {
+        memcpy(out, hex, size - 1);
+        out[size - 1] = '\0';
+    }
+}
+
+static void put_arg(writer *w, const char *name, const gk_problem *problem, uint32_t i)
+{
+    static const char *const layouts[] = {"row", "col", "strided"};
+    const uint8_t layout = problem->layout[i];
+    if (problem->dtype[i] == GK_DTYPE_NONE) {
+        put(w, " %s=-", name);
+        return;
+    }
+    put(w, " %s=%s.", name, gk_dtype_name((gk_dtype)problem->dtype[i]));
+    if (layout < sizeof layouts / sizeof layouts[0]) {
+        put(w, "%s.%u", layouts[layout], (unsigned)problem->align[i]);
+    } else {
+        put(w, "layout%u.%u", (unsigned)layout, (unsigned)problem->align[i]);
+    }
+}
+
+static void put_attr(writer *w, const gk_attr_desc *attr, uint8_t value)
+{
+    if (attr->names && value < attr->n_names) {
+        put(w, " %s=%s", attr->name, attr->names[value]);
+    } else {
+        put(w, " %s=%u", attr->name, (unsigned)value);
+    }
+}
+
+void gki_problem_text(const gk_op_desc *op, const gk_problem *problem, char *out, size_t size)
+{
+    writer w;
+    w.length = 0;
+    put(&w, "r%u", (unsigned)op->revision);
+    for (uint32_t i = 0; i < op->n_dims && i < GK_MAX_DIMS; i++) {
+        put(&w, " %s=%lld", op->dim_names[i], (long long)problem->dims[i]);
+    }
+    for (uint32_t i = 0; i < op->n_args && i < GK_MAX_ARGS; i++) {
+        put_arg(&w, op->args[i].name, problem, i);
+    }
+    for (uint32_t i = 0; i < op->n_attrs && i < GK_MAX_ATTRS; i++) {
+        if (op->attrs[i].in_identity) {
+            put_attr(&w, &op->attrs[i], problem->attrs[i]);
+        }
+    }
+    finish(&w, out, size);
+}
+
+/* SHA-256 over the expanded templates of all variants, in the op's order. */
+static gk_status hash_templates(gki_jit *jit, const gk_op_desc *op, char hex[17])
+{
+    gki_buf all = {0};
+    for (uint32_t i = 0; i < op->n_variants; i++) {
+        const gki_source *source = NULL;
+        const gk_status status = gki_jit_source(jit, op->variants[i], &source);
+        if (status != GK_OK) {
+            gki_buf_free(&all);
+            return status;
+        }
+        gki_buf_printf(&all, "%s %s %s\n", op->variants[i]->name, source->file, source->hash);
+    }
+    if (all.failed) {
+        gki_buf_free(&all);
+        return gki_fail_nomem("jit", all.capacity);
+    }
+    char full[65];
+    const gki_digest digest = gki_sha256(all.length > 0 ? all.text : "", all.length);
+    gki_buf_free(&all);
+    gki_digest_hex(&digest, full);
+    memcpy(hex, full, HEX_DIGITS);
+    hex[HEX_DIGITS] = '\0';
+    return GK_OK;
+}
+
+static bool find_hash(gki_jit *jit, const gk_op_desc *op, char hex[17])
+{
+    bool found = false;
+    pthread_mutex_lock(&jit->mutex);
+    for (const gki_op_hash *hash = jit->hashes; hash && !found; hash = hash->next) {
+        if (hash->op == op) {
+            memcpy(hex, hash->hex, sizeof hash->hex);
+            found = true;
+        }
+    }
+    pthread_mutex_unlock(&jit->mutex);
+    return found;
+}
+
+static void template_hash(gki_jit *jit, const gk_op_desc *op, char hex[17])
+{
+    if (find_hash(jit, op, hex)) {
+        return;
+    }
+    gk_error saved;
+    gki_error_save(&saved);
+    if (hash_templates(jit, op, hex) != GK_OK) {
+        /* Rendering meets the same trouble and reports it. */
+        gki_logf(jit->options.log, GK_LOG_WARNING, "templates of %s: %s", op->name,
+                 gk_error_last()->message);
+        (void)gki_error_restore(&saved);
+        memcpy(hex, "unusable", sizeof "unusable");
+        return;
+    }
+    gki_op_hash *hash = gki_calloc(1, sizeof *hash);
+    if (hash) {
+        hash->op = op;
+        memcpy(hash->hex, hex, sizeof hash->hex);
+        pthread_mutex_lock(&jit->mutex);
+        hash->next = jit->hashes;
+        jit->hashes = hash;
+        pthread_mutex_unlock(&jit->mutex);
+    }
+}
+
+void gki_environment_text(gki_jit *jit, const gk_op_desc *op, char *out, size_t size)
+{
+    const gk_device_info *info = &jit->info;
+    char templates[17];
+    writer w;
+    w.length = 0;
+    template_hash(jit, op, templates);
+    put(&w, "driver=%s cc=%d sms=%d l2=%lld smem=%lld bus=%d arch=%.*s compiler=\"%.*s\"",
+        jit->options.device->driver->name, (int)info->cc, (int)info->sm_count,
+        (long long)info->l2_bytes, (long long)info->smem_per_block_optin,
+        (int)info->memory_bus_bits, (int)sizeof info->arch, info->arch, (int)sizeof info->compiler,
+        info->compiler);
+    put(&w, " options=%d templates=%s revision=%u protocol=%d gk=%s", GKI_COMPILE_OPTIONS,
+        templates, (unsigned)op->revision, GKI_PROTOCOL, gk_version_string());
+    finish(&w, out, size);
+}

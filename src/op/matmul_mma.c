@@ -1,0 +1,321 @@
+/* The matmul variant on warp-wide tensor-core instructions: f16, bf16, and f32 rounded to tf32. */
+#include "op/matmul.h"
+
+#include <gk/base.h>
+#include <gk/ops.h>
+
+enum {
+    BLOCK_M,
+    BLOCK_N,
+    BLOCK_K,
+    WARP_M,
+    WARP_N,
+    STAGES,
+    SPLIT_K,
+    GROUP_M,
+    N_PARAMS,
+};
+
+static const int32_t block_m_values[] = {16, 32, 64, 96, 128, 256};
+static const int32_t block_n_values[] = {16, 32, 64, 96, 128, 256};
+static const int32_t block_k_values[] = {16, 32, 64, 128};
+static const int32_t warp_m_values[] = {16, 32, 48, 64};
+static const int32_t warp_n_values[] = {16, 32, 48, 64};
+static const int32_t stages_values[] = {2, 3, 4, 6};
+static const int32_t split_k_values[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128};
+static const int32_t group_m_values[] = {1, 4, 8, 16};
+
+#define VALUES(list) list, sizeof(list) / sizeof((list)[0])
+
+static const gk_param params[N_PARAMS] = {
+    [BLOCK_M] = {"BLOCK_M", "", VALUES(block_m_values), 0},
+    [BLOCK_N] = {"BLOCK_N", "x", VALUES(block_n_values), 0},
+    [BLOCK_K] = {"BLOCK_K", "x", VALUES(block_k_values), 0},
+    [WARP_M] = {"WARP_M", "_", VALUES(warp_m_values), 0},
+    [WARP_N] = {"WARP_N", "x", VALUES(warp_n_values), 0},
+    [STAGES] = {"STAGES", "_s", VALUES(stages_values), 0},
+    [SPLIT_K] = {"SPLIT_K", "", VALUES(split_k_values), 1},
+    [GROUP_M] = {"GROUP_M", "", VALUES(group_m_values), 1},
+};
+
+static const int64_t MAX_PARTIALS = INT64_C(256) << 20;
+
+/* What follows from a configuration alone. */
+typedef struct shape {
+    int64_t element; /* bytes of an operand's element */
+    int64_t warps;
+    int64_t stage_bytes; /* shared memory of one tile of A and one of B */
+    int64_t smem;
+    int64_t registers;  /* of a thread, estimated from above */
+    int64_t odd_pieces; /* pairs of 2-byte aligned elements that a thread holds in registers */
+} shape;
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Rows of a warp's tile that pass through its share of shared memory at a time. */
+static int64_t round_rows(const int32_t *v, int64_t fitting)
+{
+    if (fitting >= v[WARP_M]) {
+        return v[WARP_M];
+    }
+    return fitting >= v[WARP_M] / 2 && v[WARP_M] / 2 % 16 == 0 ? v[WARP_M] / 2 : 16;
+}
+
+static shape shape_of(const gk_problem *problem, const gk_config *config)
+{
+    const int32_t *v = config->values;
+    shape s;
+    s.element = problem->dtype[MATMUL_A] == GK_F32 ? 4 : 2;
+    s.warps = (int64_t)(v[BLOCK_M] / v[WARP_M]) * (v[BLOCK_N] / v[WARP_N]);
+    s.stage_bytes = (int64_t)(v[BLOCK_M] + v[BLOCK_N]) * v[BLOCK_K] * s.element;
+    const int64_t ring = v[STAGES] * s.stage_bytes;
+    const int64_t pitch = v[WARP_N] * 4 + 32;
+    s.smem = larger(ring, s.warps * round_rows(v, ring / s.warps / pitch) * pitch);
+    const int64_t odd_rows = (problem->align[MATMUL_A] < 4 ? v[BLOCK_M] : 0) +
+                             (problem->align[MATMUL_B] < 4 ? v[BLOCK_N] : 0);
+    s.odd_pieces = odd_rows * v[BLOCK_K] / 2 / (s.warps * 32);
+    s.registers =
+        v[WARP_M] * v[WARP_N] / 32 + v[WARP_M] / 2 + v[WARP_N] / 2 + 56 + 2 * s.odd_pieces;
+    return s;
+}
+
+static bool check_problem(const gk_problem *problem, gk_reason *reason)
+{
+    const uint8_t a = problem->dtype[MATMUL_A];
+    const uint8_t c = problem->dtype[MATMUL_C];
+    const bool tf32 = a == GK_F32 && problem->attrs[MATMUL_MATH] == GK_MATH_TF32;
+    if ((a != GK_F16 && a != GK_BF16 && !tf32) || problem->dtype[MATMUL_B] != a) {
+        return gk_refuse(reason, "no tensor-core product of %s and %s", gk_dtype_name((gk_dtype)a),
+                         gk_dtype_name((gk_dtype)problem->dtype[MATMUL_B]));
+    }
+    if (c != GK_F32 && c != GK_F16 && c != GK_BF16) {
+        return gk_refuse(reason, "c is %s, must be f32, f16 or bf16", gk_dtype_name((gk_dtype)c));
+    }
+    if (problem->layout[MATMUL_A] == GK_LAYOUT_STRIDED ||
+        problem->layout[MATMUL_B] == GK_LAYOUT_STRIDED) {
+        return gk_refuse(reason, "%s has no contiguous axis",
+                         problem->layout[MATMUL_A] == GK_LAYOUT_STRIDED ? "a" : "b");
+    }
+    return true;
+}
+
+static bool check_tile(const gk_problem *problem, const int32_t *v, gk_reason *reason)
+{
+    const int64_t step = problem->dtype[MATMUL_A] == GK_F32 ? 8 : 16;
+    if (v[BLOCK_M] % v[WARP_M] != 0 || v[BLOCK_N] % v[WARP_N] != 0) {
+        return gk_refuse(reason, "warp tiles of %dx%d do not fill a block tile of %dx%d",
+                         (int)v[WARP_M], (int)v[WARP_N], (int)v[BLOCK_M], (int)v[BLOCK_N]);
+    }
+    const int warps = v[BLOCK_M] / v[WARP_M] * (v[BLOCK_N] / v[WARP_N]);
+    if (warps != 2 && warps != 4 && warps != 8) {
+        return gk_refuse(reason, "takes %d warps, must be 2, 4 or 8", warps);
+    }
+    if (v[WARP_M] > 2 * v[WARP_N] || v[WARP_N] > 2 * v[WARP_M]) {
+        return gk_refuse(reason, "a warp tile of %dx%d loads too much for what it computes",
+                         (int)v[WARP_M], (int)v[WARP_N]);
+    }
+    if (v[BLOCK_K] < 2 * step || v[BLOCK_K] > 8 * step) {
+        return gk_refuse(reason, "BLOCK_K is %d, must be %d to %d for this type", (int)v[BLOCK_K],
+                         (int)(2 * step), (int)(8 * step));
+    }
+    return true;
+}
+
+static bool check_split(const gk_problem *problem, const gk_device_info *device,
+                        const gk_config *config, gk_reason *reason)
+{
+    const int32_t *v = config->values;
+    const int64_t k_tiles = ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]);
+    const int64_t rows = ceil_div(problem->dims[MATMUL_M], v[BLOCK_M]);
+    gk_launch whole = {0};
+    gk_launch parts = {0};
+    gki_matmul_grid(problem, v[BLOCK_M], v[BLOCK_N], 1, &whole);
+    gki_matmul_grid(problem, v[BLOCK_M], v[BLOCK_N], v[SPLIT_K], &parts);
+    if (v[SPLIT_K] > 1) {
+        if (v[SPLIT_K] > k_tiles) {
+            return gk_refuse(reason, "SPLIT_K is %d, K has only %lld tiles", (int)v[SPLIT_K],
+                             (long long)k_tiles);
+        }
+        if (whole.grid > 2 * (int64_t)device->sm_count) {
+            return gk_refuse(reason, "SPLIT_K is %d although there are %lld tiles for %d SMs",
+                             (int)v[SPLIT_K], (long long)whole.grid, (int)device->sm_count);
+        }
+        if (parts.workspace > MAX_PARTIALS) {
+            return gk_refuse(reason, "partial sums take %lld bytes, at most %lld are spent on them",
+                             (long long)parts.workspace, (long long)MAX_PARTIALS);
+        }
+    }
+    if (v[GROUP_M] > 1 && (v[GROUP_M] >= 2 * rows || whole.grid <= device->sm_count)) {
+        return gk_refuse(reason, "GROUP_M is %d, which changes nothing for %lld rows of tiles",
+                         (int)v[GROUP_M], (long long)rows);
+    }
+    return true;
+}
+
+/* Whether the threads copy an operand's tile in whole rows each; see the template's operand. */
+static bool divides(int64_t extent, int64_t depth, bool k_contiguous, const shape *s, int64_t align)
+{
+    const int64_t rows = k_contiguous ? extent : depth;
+    const int64_t row_bytes = (k_contiguous ? depth : extent) * s->element;
+    const int64_t power = row_bytes & -row_bytes;
+    const int64_t pitch = power < 128 ? power : 128;
+    const int64_t step = s->warps * 32 / (pitch / larger(align, 4));
+    return step >= rows ? step % rows == 0 : rows % step == 0;
+}
+
+static bool check(const gk_problem *problem, const gk_device_info *device, const gk_config *config,
+                  gk_reason *reason)
+{
+    const int32_t *v = config->values;
+    if (!check_problem(problem, reason) || !check_tile(problem, v, reason)) {
+        return false;
+    }
+    const shape s = shape_of(problem, config);
+    if (s.odd_pieces > 32 || s.registers > (s.odd_pieces > 0 ? 240 : 255)) {
+        return gk_refuse(reason, "needs about %d registers a thread, %d of them for odd addresses",
+                         (int)s.registers, (int)(2 * s.odd_pieces));
+    }
+    if (s.smem > device->smem_per_block_optin) {
+        return gk_refuse(reason, "takes %lld bytes of shared memory, the device has %lld a block",
+                         (long long)s.smem, (long long)device->smem_per_block_optin);
+    }
+    if (!divides(v[BLOCK_M], v[BLOCK_K], problem->layout[MATMUL_A] == GK_LAYOUT_ROW, &s,
+                 problem->align[MATMUL_A]) ||
+        !divides(v[BLOCK_N], v[BLOCK_K], problem->layout[MATMUL_B] == GK_LAYOUT_COL, &s,
+                 problem->align[MATMUL_B])) {
+        return gk_refuse(reason, "%d threads cannot share the copying of a %dx%dx%d tile evenly",
+                         (int)s.warps * 32, (int)v[BLOCK_M], (int)v[BLOCK_N], (int)v[BLOCK_K]);
+    }
+    return check_split(problem, device, config, reason);
+}
+
+static void launch(const gk_problem *problem, const gk_device_info *device, const gk_config *config,
+                   gk_launch *out)
+{
+    (void)device;
+    const int32_t *v = config->values;
+    const shape s = shape_of(problem, config);
+    gki_matmul_grid(problem, v[BLOCK_M], v[BLOCK_N], v[SPLIT_K], out);
+    out->threads = (int32_t)(s.warps * 32);
+    out->cluster = 0;
+    out->smem = s.smem;
+}
+
+static double at_least(double value, double limit)
+{
+    return value > limit ? value : limit;
+}
+
+/* Multiply-adds per multiprocessor and clock of mma.sync. */
+static double rate(const gk_problem *problem, const gk_device_info *device)
+{
+    const double half = device->cc == 80 || device->cc == 90 || device->cc == 100 ? 1024 : 512;
+    return problem->dtype[MATMUL_A] == GK_F32 ? half / 2 : half;
+}
+
+/* Blocks that a multiprocessor holds. */
+static int64_t residents(const gk_device_info *device, const shape *s)
+{
+    const int64_t threads = s->warps * 32;
+    int64_t fit = larger(device->regs_per_sm, 65536) / (s->registers * threads);
+    const int64_t by_smem = larger(device->smem_per_sm, 65536) / (s->smem + 1024);
+    const int64_t by_threads = larger(device->max_threads_per_sm, 1024) / threads;
+    fit = fit < by_smem ? fit : by_smem;
+    fit = fit < by_threads ? fit : by_threads;
+    return larger(fit, 1);
+}
+
+/*
+ * Clocks of one tile of K in one block while `resident` blocks share the multiprocessor: the
+ * busiest of tensor cores, shared memory and the way from L2, and, if one block is not enough to
+ * cover it, the latency of the copies. The weights are fitted to an H100.
+ */
+static double tile_clocks(const gk_problem *problem, const gk_device_info *device,
+                          const gk_config *config, const shape *s, double resident)
+{
+    const int32_t *v = config->values;
+    const double k = v[BLOCK_K];
+    const double row = k * (double)s->element; /* bytes */
+    const double multiply = (double)v[BLOCK_M] * v[BLOCK_N] * k / rate(problem, device);
+    const double fragments = (double)s->warps * (v[WARP_M] + v[WARP_N]) * row / 128;
+    const double copies = (double)s->stage_bytes / 128;
+    const double from_l2 = (double)s->stage_bytes / 40;
+    double busy = at_least(at_least(multiply, fragments + copies), from_l2);
+    if (s->odd_pieces > 0) {
+        busy = at_least(busy, multiply + 4.0 * (double)(s->odd_pieces * s->warps));
+    }
+    const double in_flight = (v[STAGES] - 1) * resident;
+    const double alone = busy + 60 + 1800 / (in_flight * in_flight) + 0.35 * multiply;
+    return at_least(busy + 40, alone / resident);
+}
+
+static double split_clocks(const gk_config *config, const shape *s, double blocks_per_sm)
+{
+    const int32_t *v = config->values;
+    const double bytes = (double)v[BLOCK_M] * v[BLOCK_N] * 4;
+    if (v[SPLIT_K] == 1) {
+        return 0;
+    }
+    /* Every block writes its sums; the last of a tile reads everybody's. */
+    const double batch = 128 * (double)s->warps * 32; /* bytes in flight */
+    return 1500 + blocks_per_sm * bytes / 40 + v[SPLIT_K] * bytes / at_least(batch / 800, 16);
+}
+
+static double model(const gk_problem *problem, const gk_device_info *device,
+                    const gk_config *config)
+{
+    const int32_t *v = config->values;
+    const shape s = shape_of(problem, config);
+    gk_launch grid = {0};
+    gki_matmul_grid(problem, v[BLOCK_M], v[BLOCK_N], v[SPLIT_K], &grid);
+    const double m = (double)problem->dims[MATMUL_M];
+    const double n = (double)problem->dims[MATMUL_N];
+    const double k = (double)problem->dims[MATMUL_K];
+    const double share = (double)ceil_div(grid.grid, larger(device->sm_count, 1));
+    const double fit = (double)residents(device, &s);
+    const double resident = share < fit ? share : fit;
+    const double rounds = share / resident;
+    const double k_tiles =
+        (double)ceil_div(ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]), v[SPLIT_K]);
+    const double c_bytes = (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
+
+    const double area = (double)v[BLOCK_M] * v[BLOCK_N];
+    const double epilogue = 300 + area / (double)s.warps / 8;
+    const double per_round = 1800 + epilogue + area * c_bytes * resident / 32;
+    double clocks =
+        share * k_tiles * tile_clocks(problem, device, config, &s, resident) + rounds * per_round;
+    clocks += split_clocks(config, &s, share);
+
+    const double clock = at_least(device->clock_khz, 1e6) * 1e3;
+    const double bandwidth =
+        0.85 * at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+    /* What all blocks together have under way covers the latency of memory, or does not. */
+    const double under_way = (double)s.stage_bytes * (v[STAGES] - 1) *
+                             (share < fit ? (double)grid.grid : fit * device->sm_count);
+    const double speed = under_way / 1.2e-6;
+    const double traffic = (m * k + k * n) * (double)s.element + m * n * c_bytes;
+    const double memory = traffic / (speed < bandwidth ? speed : bandwidth);
+    const double order = v[GROUP_M] > 1 || grid.grid <= device->sm_count ? 1 : 1.01;
+    return at_least(clocks / clock, memory) * order + 2e-6;
+}
+
+const gk_variant gki_matmul_mma = {
+    .struct_size = sizeof(gk_variant),
+    .name = "mma",
+    .source = "matmul_mma.cu",
+    .params = params,
+    .n_params = N_PARAMS,
+    .min_cc = 80,
+    .check = check,
+    .constants = gki_matmul_constants,
+    .launch = launch,
+    .model = model,
+};

@@ -1,0 +1,75 @@
+/* What operands hold, and the order in which tensors are visited. */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "tune/numeric.h"
+#include "tune/operands.h"
+
+static double draw(gki_rng *rng, gk_dtype dtype)
+{
+    switch (dtype) {
+    case GK_I32:
+    case GK_I8:
+        return (double)gki_rng_below(rng, 7) - 3.0;
+    case GK_U8:
+        return (double)gki_rng_below(rng, 6);
+    case GK_BOOL:
+        return (double)gki_rng_below(rng, 2);
+    default:
+        return gki_rng_normal(rng);
+    }
+}
+
+unsigned char *gki_pattern(gk_dtype dtype, uint64_t seed)
+{
+    size_t size = gk_dtype_size(dtype);
+    unsigned char *pattern = gki_alloc(2 * size * GKI_PERIOD);
+    if (pattern == NULL) {
+        return NULL;
+    }
+    gki_rng rng;
+    gki_rng_seed(&rng, seed);
+    for (size_t i = 0; i < GKI_PERIOD; i++) {
+        gki_encode(dtype, draw(&rng, dtype), pattern + i * size);
+    }
+    memcpy(pattern + size * GKI_PERIOD, pattern, size * GKI_PERIOD);
+    return pattern;
+}
+
+gki_walk gki_walk_begin(const gk_tensor *tensor)
+{
+    gki_walk walk = {.tensor = tensor, .done = gki_tensor_elements(tensor) == 0};
+    return walk;
+}
+
+void gki_walk_next(gki_walk *walk)
+{
+    const gk_tensor *t = walk->tensor;
+    for (int32_t axis = t->rank; axis-- > 0;) {
+        walk->at[axis]++;
+        walk->offset += t->stride[axis];
+        if (walk->at[axis] < t->shape[axis]) {
+            return;
+        }
+        walk->offset -= t->stride[axis] * t->shape[axis];
+        walk->at[axis] = 0;
+    }
+    walk->done = true;
+}
+
+int64_t gki_tensor_elements(const gk_tensor *tensor)
+{
+    int64_t count = 1;
+    for (int32_t axis = 0; axis < tensor->rank; axis++) {
+        count *= tensor->shape[axis];
+    }
+    return count;
+}
+
+unsigned char gki_poison_byte(gk_dtype dtype)
+{
+    /* All ones is a NaN in every floating-point format, but -1, a common value, in integers. */
+    return gki_dtype_is_integer(dtype) ? 0xfb : 0xff;
+}

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""The command-line tools as a user meets them: output, exit status, what they leave behind.
+
+usage: test_cli.py BUILD_TOOLS_DIR [unittest options]
+"""
+import json
+import os
+import pathlib
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TOOLS = None
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.home = pathlib.Path(self.folder.name)
+        self.cache = self.home / 'gk.db'
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith('GK_')}
+        self.env.update(HOME=str(self.home), LC_ALL='C')
+        for name in ('GK_CXX', 'GK_CXXFLAGS'):
+            if name in os.environ:
+                self.env[name] = os.environ[name]
+        self.env.pop('XDG_CACHE_HOME', None)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def run_tool(self, tool, *args, **more):
+        return subprocess.run([str(TOOLS / tool), *args], env={**self.env, **more}, text=True,
+                              capture_output=True, timeout=300)
+
+    def tune(self, *args, **more):
+        return self.run_tool('gk-tune', *args, '--device', 'cpu', '--cache', str(self.cache), **more)
+
+    def test_help_needs_no_gpu(self):
+        for tool in ('gk-tune', 'gk-info', 'gk-bench'):
+            run = self.run_tool(tool, '--help')
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn(f'usage: {tool}', run.stdout)
+            self.assertEqual(run.stderr, '')
+            self.assertIn('0.1.', self.run_tool(tool, '--version').stdout)
+
+    def test_usage_errors_exit_2_and_touch_nothing(self):
+        wrong = [
+            [], ['nonsense'], ['warm'], ['warm', 'no_such_op', '8x8x8'], ['warm', 'matmul_relu'],
+            ['warm', 'matmul_relu', '12abcx8x8'], ['warm', 'matmul_relu', '-5x8x8'],
+            ['warm', 'matmul_relu', ''], ['warm', 'matmul_relu', '8x8'],
+            ['warm', 'matmul_relu', '8x8x8x8'], ['warm', 'matmul_relu', '8x x8'],
+            ['warm', 'matmul_relu', '99999999999999999999x8x8'],
+            ['warm', 'matmul_relu', '8x8x8', '--budget', 'soon'],
+            ['warm', 'matmul_relu', '8x8x8', '--effort', 'heroic'],
+            ['warm', 'matmul_relu', '8x8x8', '--jobs', '0'],
+            ['warm', 'matmul_relu', '8x8x8', '--no-such-option'],
+            ['warm', 'matmul_relu', '--shapes', str(self.home / 'absent')],
+            ['explain', 'matmul_relu'], ['list', 'no_such_op'], ['export'],
+        ]
+        for args in wrong:
+            with self.subTest(args=args):
+                run = self.run_tool('gk-tune', *args, '--device', 'cpu', '--cache', str(self.cache))
+                self.assertEqual(run.returncode, 2, f'{args}: {run.stdout}{run.stderr}')
+                self.assertEqual(run.stdout, '')
+                self.assertIn('gk-tune: ', run.stderr)
+        missing = self.run_tool('gk-tune', 'warm', 'matmul_relu', '8x8x8', '--cache')
+        self.assertEqual(missing.returncode, 2)
+
+    def test_sizes_beyond_32_bits_are_not_cut(self):
+        run = self.tune('warm', 'matmul_relu', '4294967297x4294967297x4294967297')
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('4294967297x4294967297x4294967297', run.stderr)
+        self.assertNotIn('1x1x1 ', run.stdout)
+
+    def test_warm_prints_a_table_and_the_next_run_is_stored(self):
+        run = self.tune('warm', 'matmul_relu', '16x24x8', '--effort', 'quick')
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, r'shape +variant +time +TFLOP/s')
+        self.assertRegex(run.stdout, r'f32 nn 16x24x8 +simt ')
+        self.assertRegex(run.stderr, r'\[1/1\] f32 nn 16x24x8 .* ETA 00:00')
+        again = self.tune('warm', 'matmul_relu', '16x24x8')
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn('(stored)', again.stdout)
+        listed = self.tune('list', 'matmul')
+        self.assertIn('M=16 N=24 K=8', listed.stdout)
+        self.assertIn('1 stored', listed.stdout)
+        explained = self.tune('explain', 'matmul_relu', '16x24x8')
+        self.assertEqual(explained.returncode, 0, explained.stderr)
+        self.assertRegex(explained.stdout, r'(?m)^\* .* ok ')
+        info = self.tune('info')
+        self.assertIn(str(self.cache), info.stdout)
+        self.assertIn('1 answers, 1 for this device', info.stdout)
+        self.assertEqual(stat.S_IMODE(self.cache.stat().st_mode), 0o600)
+
+    def test_shapes_file_and_json(self):
+        shapes = self.home / 'shapes.txt'
+        shapes.write_text('# two problems\nf32 nn 8 8 8\nbf16 nt 8 16 8  # the second\n\n')
+        run = self.tune('warm', 'matmul_relu', '--shapes', str(shapes), '--json', '--effort',
+                        'quick')
+        self.assertEqual(run.returncode, 0, run.stderr)
+        rows = [json.loads(line) for line in run.stdout.splitlines()]
+        self.assertEqual([r['shape'] for r in rows], ['f32 nn 8x8x8', 'bf16 nt 8x16x8'])
+        for row in rows:
+            self.assertEqual(row['status'], 'ok')
+            self.assertIs(row['saved'], True)
+            self.assertGreaterEqual(row['tried'], 1)
+            self.assertIn('BLOCK_M=', row['config'])
+        bad = self.home / 'bad.txt'
+        bad.write_text('f32 nn 8 8\n')
+        run = self.tune('warm', 'matmul_relu', '--shapes', str(bad))
+        self.assertEqual(run.returncode, 2)
+        self.assertIn('bad.txt:1', run.stderr)
+
+    def test_one_failing_shape_exits_1_and_the_others_are_kept(self):
+        run = self.tune('warm', 'matmul_relu', '8x8x8', '4294967297x4294967297x8', '--effort',
+                        'quick')
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('4294967297x4294967297x8', run.stderr)
+        self.assertIn('1 stored', self.tune('list').stdout)
+
+    def test_unknown_dtype_fails_and_names_it(self):
+        run = self.tune('warm', 'matmul_relu', '8x8x8', '--dtype', 'f19')
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn('f19', run.stderr)
+
+    def test_unwritable_cache_exits_1_and_names_the_shape(self):
+        blocked = self.home / 'file'
+        blocked.write_text('not a directory')
+        run = self.run_tool('gk-tune', 'warm', 'matmul_relu', '8x8x8', '--effort', 'quick',
+                            '--device', 'cpu', '--cache', str(blocked / 'gk.db'))
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('f32 nn 8x8x8: the answer was not saved', run.stderr)
+
+    def test_reader_that_closes_early(self):
+        self.assertEqual(self.tune('warm', 'matmul_relu', '8x8x8', '--effort', 'quick').returncode,
+                         0)
+        read, write = os.pipe()
+        os.close(read)
+        run = subprocess.run([str(TOOLS / 'gk-tune'), 'list', '--device', 'cpu', '--cache',
+                              str(self.cache)], env=self.env, stdout=write,
+                             stderr=subprocess.PIPE, text=True, timeout=60)
+        os.close(write)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('standard output', run.stderr)
+
+    def test_interrupt_keeps_finished_shapes(self):
+        shapes = [f'{8 * i}x8x8' for i in range(1, 40)]
+        process = subprocess.Popen(
+            [str(TOOLS / 'gk-tune'), 'warm', 'matmul_relu', *shapes, '--device', 'cpu', '--cache',
+             str(self.cache)], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True)
+        process.stdout.readline()
+        self.assertIn('f32 nn 8x8x8', process.stdout.readline())
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 1, out + err)
+        self.assertIn('interrupted', err)
+        stored = int(self.tune('list').stdout.splitlines()[-1].split()[0])
+        self.assertGreaterEqual(stored, 1)
+        self.assertLess(stored, len(shapes))
+
+    def test_export_import_round_trip(self):
+        self.tune('warm', 'matmul_relu', '8x8x8', '8x16x8', '--effort', 'quick')
+        first = self.home / 'first.txt'
+        second = self.home / 'second.txt'
+        self.assertEqual(self.tune('export', str(first)).returncode, 0)
+        self.cache.unlink()
+        for sidecar in self.home.glob('gk.db-*'):
+            sidecar.unlink()
+        run = self.tune('import', str(first))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn('imported 2 answers', run.stderr)
+        self.assertEqual(self.tune('export', str(second)).returncode, 0)
+        self.assertEqual(first.read_bytes(), second.read_bytes())
+        again = self.tune('warm', 'matmul_relu', '8x8x8')
+        self.assertIn('(stored)', again.stdout)
+        with first.open('a') as file:
+            file.write('rubbish\n')
+        run = self.tune('import', str(first))
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('skipped 1', run.stderr)
+
+    def test_no_gpu_is_said_plainly(self):
+        run = self.run_tool('gk-tune', 'info', '--cache', str(self.cache),
+                            GK_CUDA_DRIVER='/nonexistent/libcuda.so.1')
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('GK_ERR_NO_DRIVER', run.stderr)
+        self.assertIn('driver', run.stderr)
+        info = self.run_tool('gk-info', GK_CUDA_DRIVER='/nonexistent/libcuda.so.1')
+        self.assertEqual(info.returncode, 0)
+        self.assertRegex(info.stdout, r'cuda +not usable')
+        self.assertRegex(info.stdout, r'cpu +gk CPU device')
+        self.assertIn('matmul', info.stdout)
+
+    def test_unknown_device(self):
+        run = self.run_tool('gk-tune', 'info', '--device', 'gpu')
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('expected "cuda", "cuda:N" or "cpu"', run.stderr)
+
+    def test_bench_on_the_cpu_device_runs(self):
+        run = self.run_tool('gk-bench', 'matmul_relu', '8x8x8', '--device', 'cpu', '--cache',
+                            str(self.cache), '--rounds', '1', '--json')
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(json.loads(run.stdout)['shape'], 'f32 nn 8x8x8')
+
+
+if __name__ == '__main__':
+    TOOLS = pathlib.Path(sys.argv.pop(1))
+    unittest.main()

@@ -1,0 +1,573 @@
+/*
+ * Compiles what the renderer makes of every variant with the NVRTC that is installed; needs no GPU.
+ * For each architecture and variant it samples configurations over the dtypes, layouts, alignments
+ * and epilogues of the op's cases. Fails on a compile error, a register spill, serialized wgmma, or
+ * an #include that is left in a source. Exit status 0, 1, 2 for usage, 77 without NVRTC.
+ *
+ *     compile_sweep [--arch sm_90a] [--op NAME] [--variant NAME] [--sample N] [--all] [--seed N]
+ *                   [--threads N] [--list]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "base/thread.h"
+#include "driver/cuda/nvrtc.h"
+#include "jit/jit.h"
+#include "op/op.h"
+
+enum { MAX_CLASSES = 512, MAX_TRIES = 4000 };
+
+typedef struct options {
+    const char *arch;
+    const char *op;
+    const char *variant;
+    int64_t sample;
+    int64_t seed;
+    int64_t threads;
+    bool all;
+    bool list;
+} options;
+
+/* An architecture by what limits its configurations: a chip that has it, as its data sheet says. */
+typedef struct arch {
+    const char *name;
+    int32_t cc;
+    int32_t sm_count;
+    int32_t max_threads_per_sm;
+    int64_t smem_optin;
+} arch;
+
+static const arch archs[] = {
+    {"sm_80", 80, 108, 2048, 166912},    {"sm_86", 86, 84, 1536, 101376},
+    {"sm_89", 89, 128, 1536, 101376},    {"sm_90a", 90, 132, 2048, 232448},
+    {"sm_100a", 100, 148, 2048, 232448}, {"sm_120a", 120, 170, 1536, 101376},
+};
+enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
+
+/* --- a device that only says what it is --- */
+
+typedef struct described_device {
+    gki_device base;
+    gk_device_info info;
+} described_device;
+
+static void describe(gki_device *device, gk_device_info *out)
+{
+    *out = ((const described_device *)device)->info;
+}
+
+static const gki_driver describing_driver = {.name = "cuda", .info = describe};
+
+static described_device make_device(const arch *a, const gki_nvrtc_api *nvrtc)
+{
+    described_device device = {.base = {&describing_driver}};
+    gk_device_info *info = &device.info;
+    (void)snprintf(info->name, sizeof(info->name), "any %s", a->name);
+    (void)snprintf(info->arch, sizeof(info->arch), "%s", a->name);
+    (void)snprintf(info->compiler, sizeof(info->compiler), "nvrtc %d.%d", nvrtc->major,
+                   nvrtc->minor);
+    info->cc = a->cc;
+    info->sm_count = a->sm_count;
+    info->max_threads_per_block = 1024;
+    info->max_threads_per_sm = a->max_threads_per_sm;
+    info->regs_per_sm = 65536;
+    info->regs_per_block = 65536;
+    info->clock_khz = 1500000;
+    info->memory_clock_khz = 2000000;
+    info->memory_bus_bits = 4096;
+    info->driver_version = nvrtc->major * 1000 + nvrtc->minor * 10;
+    info->smem_per_block = 49152;
+    info->smem_per_block_optin = a->smem_optin;
+    info->smem_per_sm = a->smem_optin + 1024;
+    info->l2_bytes = 40 * 1024 * 1024;
+    info->memory_bytes = (int64_t)16 << 30;
+    return device;
+}
+
+/* --- problem classes: what the source depends on --- */
+
+typedef struct classes {
+    gk_problem items[MAX_CLASSES];
+    uint32_t n_items;
+} classes;
+
+static double volume(const gk_problem *problem)
+{
+    double product = 1;
+    for (int i = 0; i < GK_MAX_DIMS; i++) {
+        product *= problem->dims[i] > 0 ? (double)problem->dims[i] : 1;
+    }
+    return product;
+}
+
+/* Of problems that differ in their sizes only the largest is kept: fewest configurations are too
+ * large for it. */
+static void add_class(classes *list, const gk_problem *problem)
+{
+    for (uint32_t i = 0; i < list->n_items; i++) {
+        gk_problem known = list->items[i];
+        memcpy(known.dims, problem->dims, sizeof(known.dims));
+        if (memcmp(&known, problem, sizeof(known)) == 0) {
+            if (volume(problem) > volume(&list->items[i])) {
+                list->items[i] = *problem;
+            }
+            return;
+        }
+    }
+    if (list->n_items == MAX_CLASSES) {
+        (void)fprintf(stderr, "compile_sweep: more than %d problem classes\n", MAX_CLASSES);
+        exit(1);
+    }
+    list->items[list->n_items++] = *problem;
+}
+
+/* Optional arguments as the output has them, which every op must be able to serve. */
+static void add_optional(const gk_op_desc *op, gk_problem *problem)
+{
+    uint32_t output = 0;
+    while (output < op->n_args && op->args[output].is_output == 0) {
+        output++;
+    }
+    for (uint32_t i = 0; i < op->n_args; i++) {
+        if (op->args[i].optional != 0 && problem->dtype[i] == 0) {
+            problem->dtype[i] = problem->dtype[output];
+            problem->layout[i] = GK_LAYOUT_ROW;
+            problem->align[i] = problem->align[output];
+        }
+    }
+}
+
+/* Addresses far apart, which infer() looks at and nobody touches. */
+static void place(const gk_case *item, gk_tensor *tensors)
+{
+    for (uint64_t i = 0; i < GK_MAX_ARGS; i++) {
+        uint64_t offset = (uint64_t)item->offset * gk_dtype_size((gk_dtype)tensors[i].dtype);
+        /* NOLINTNEXTLINE(performance-no-int-to-ptr) */
+        tensors[i].data = (void *)(uintptr_t)(((i + 1) << 44) + offset);
+    }
+}
+
+/* The case's problem with one attribute changed (attr < n_attrs), or with the optional arguments
+ * present (attr == n_attrs), or as it is (attr > n_attrs). */
+static void add_case(classes *list, const gk_op_desc *op, uint16_t op_index, const gk_case *item,
+                     const gk_preset *preset, uint32_t attr, double value)
+{
+    gk_tensor tensors[GK_MAX_ARGS];
+    gk_call call;
+    gk_problem problem;
+    memset(tensors, 0, sizeof(tensors));
+    memset(&call, 0, sizeof(call));
+    memset(&problem, 0, sizeof(problem));
+    for (uint32_t i = 0; i < op->n_attrs; i++) {
+        call.attrs[i] = preset != NULL ? preset->attrs[i] : op->attrs[i].default_value;
+    }
+    problem.op = op_index;
+    if (op->example(item, tensors, &call) != GK_OK) {
+        return;
+    }
+    place(item, tensors);
+    if (attr < op->n_attrs) {
+        call.attrs[attr] = value;
+    }
+    if (op->infer(&call, &problem) != GK_OK || op->is_empty(&problem)) {
+        return; /* integers have no tf32, and the like */
+    }
+    if (attr == op->n_attrs) {
+        add_optional(op, &problem);
+    }
+    add_class(list, &problem);
+}
+
+static void collect(classes *list, const gk_op_desc *op, uint16_t op_index)
+{
+    for (uint32_t c = 0; c < op->n_cases; c++) {
+        const gk_case *item = &op->cases[c];
+        add_case(list, op, op_index, item, NULL, op->n_attrs + 1, 0);
+        for (uint32_t p = 0; p < op->n_presets; p++) {
+            add_case(list, op, op_index, item, &op->presets[p], op->n_attrs + 1, 0);
+        }
+        /* The rest of the epilogue, once for each way operands can be given. */
+        add_case(list, op, op_index, item, NULL, op->n_attrs, 0);
+        for (uint32_t a = 0; a < op->n_attrs; a++) {
+            const gk_attr_desc *attr = &op->attrs[a];
+            uint32_t n = attr->in_identity == 0 ? 0 : attr->names != NULL ? attr->n_names : 2;
+            for (uint32_t v = 0; v < n; v++) {
+                add_case(list, op, op_index, item, NULL, a, v);
+            }
+        }
+    }
+}
+
+/* --- jobs --- */
+
+typedef struct job {
+    const gk_op_desc *op;
+    const gk_variant *variant;
+    gki_jit *jit;
+    const char *arch;
+    const gk_problem *problem;
+    gk_config config;
+    gki_digest key;
+    char kernel[128];
+    char failure[600]; /* "" = compiled cleanly */
+    double seconds;
+    int32_t registers;
+    int32_t stack_bytes;
+} job;
+
+typedef struct jobs {
+    job *items;
+    uint32_t n_items;
+    uint32_t capacity;
+} jobs;
+
+static bool has_job(const jobs *list, uint32_t first, const gki_digest *key)
+{
+    for (uint32_t i = first; i < list->n_items; i++) {
+        if (memcmp(&list->items[i].key, key, sizeof(*key)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Adds the job unless its source is there already (from item `first` on). */
+static void add_job(jobs *list, uint32_t first, const job *candidate)
+{
+    gki_rendered rendered;
+    job added = *candidate;
+    if (gki_render(added.jit, added.op, added.variant, added.problem, &added.config, &rendered) !=
+        GK_OK) {
+        (void)snprintf(added.failure, sizeof(added.failure), "rendering: %.500s",
+                       gk_error_last()->message);
+        memset(&added.key, 0xff, sizeof(added.key));
+    } else {
+        added.key = rendered.key;
+        memcpy(added.kernel, rendered.kernel, sizeof(added.kernel));
+        gki_free(rendered.source);
+    }
+    if (has_job(list, first, &added.key)) {
+        return;
+    }
+    if (list->n_items == list->capacity) {
+        list->capacity = list->capacity > 0 ? list->capacity * 2 : 256;
+        list->items = gki_realloc(list->items, list->capacity * sizeof(job));
+        if (list->items == NULL) {
+            (void)fprintf(stderr, "compile_sweep: out of memory\n");
+            exit(1);
+        }
+    }
+    list->items[list->n_items++] = added;
+}
+
+/* Configurations differ in what is compiled in; launch-time values stay at their first. */
+static bool next_config(const gk_variant *variant, uint32_t *digits, gk_config *config)
+{
+    uint32_t i = 0;
+    for (; i < variant->n_params; i++) {
+        const gk_param *param = &variant->params[i];
+        if (param->at_launch == 0 && digits[i] + 1 < param->n_values) {
+            digits[i]++;
+            break;
+        }
+        digits[i] = 0;
+    }
+    for (uint32_t p = 0; p < variant->n_params; p++) {
+        config->values[p] = variant->params[p].values[digits[p]];
+    }
+    return i < variant->n_params;
+}
+
+static void add_all(jobs *list, const classes *problems, job *base)
+{
+    uint32_t first = list->n_items;
+    for (uint32_t c = 0; c < problems->n_items; c++) {
+        uint32_t digits[GK_MAX_PARAMS] = {0};
+        gk_reason reason;
+        base->problem = &problems->items[c];
+        memset(&base->config, 0, sizeof(base->config));
+        for (uint32_t p = 0; p < base->variant->n_params; p++) {
+            base->config.values[p] = base->variant->params[p].values[0];
+        }
+        do {
+            if (gki_config_check(base->variant, base->problem, gki_jit_device(base->jit),
+                                 &base->config, &reason)) {
+                add_job(list, first, base);
+            }
+        } while (next_config(base->variant, digits, &base->config));
+    }
+}
+
+/* A random configuration for the problem; false if none was found. */
+static bool draw(job *base, gki_rng *rng)
+{
+    gk_reason reason;
+    for (int i = 0; i < MAX_TRIES; i++) {
+        memset(&base->config, 0, sizeof(base->config));
+        for (uint32_t p = 0; p < base->variant->n_params; p++) {
+            const gk_param *param = &base->variant->params[p];
+            uint64_t index = param->at_launch != 0 ? 0 : gki_rng_below(rng, param->n_values);
+            base->config.values[p] = param->values[index];
+        }
+        if (gki_config_check(base->variant, base->problem, gki_jit_device(base->jit), &base->config,
+                             &reason)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Random classes, each at most once more often than any other. */
+static void add_sample(jobs *list, const classes *problems, job *base, const options *opt,
+                       gki_rng *rng)
+{
+    uint32_t first = list->n_items;
+    uint32_t order[MAX_CLASSES];
+    for (uint32_t i = 0; i < problems->n_items; i++) {
+        order[i] = i;
+    }
+    for (uint32_t i = problems->n_items; i > 1; i--) {
+        uint64_t other = gki_rng_below(rng, i);
+        uint32_t swap = order[i - 1];
+        order[i - 1] = order[other];
+        order[other] = swap;
+    }
+    int64_t rounds = 4 * ((int64_t)problems->n_items + opt->sample);
+    for (int64_t r = 0; r < rounds && list->n_items - first < opt->sample; r++) {
+        base->problem = &problems->items[order[r % problems->n_items]];
+        if (draw(base, rng)) {
+            add_job(list, first, base);
+        }
+    }
+}
+
+static void compile_job(void *user, uint32_t index)
+{
+    job *j = &((jobs *)user)->items[index];
+    gki_rendered rendered;
+    gki_compiled code;
+    if (j->failure[0] != '\0') {
+        return;
+    }
+    if (gki_render(j->jit, j->op, j->variant, j->problem, &j->config, &rendered) != GK_OK) {
+        (void)snprintf(j->failure, sizeof(j->failure), "rendering: %.500s",
+                       gk_error_last()->message);
+        return;
+    }
+    if (strstr(rendered.source, "#include") != NULL) {
+        (void)snprintf(j->failure, sizeof(j->failure), "an #include is left in the source");
+    } else if (gki_nvrtc_compile(j->arch, rendered.source, &code) != GK_OK) {
+        (void)snprintf(j->failure, sizeof(j->failure), "%.500s", gk_error_last()->message);
+        gki_free(code.log);
+    } else {
+        j->seconds = code.seconds;
+        j->registers = code.registers;
+        j->stack_bytes = code.stack_bytes;
+        if (code.spill_bytes != 0) {
+            (void)snprintf(j->failure, sizeof(j->failure),
+                           "spills: %d bytes stored and loaded at %d registers",
+                           (int)code.spill_bytes, (int)code.registers);
+        } else if (code.serialized) {
+            (void)snprintf(j->failure, sizeof(j->failure), "wgmma is serialized");
+        }
+        gki_free(code.code);
+        gki_free(code.log);
+    }
+    gki_free(rendered.source);
+}
+
+/* --- report --- */
+
+static int by_seconds(const void *a, const void *b)
+{
+    double x = ((const job *)a)->seconds;
+    double y = ((const job *)b)->seconds;
+    return (x > y) - (x < y);
+}
+
+static void print_problem(const job *j)
+{
+    char config[256];
+    char problem[512];
+    gki_config_text(j->variant, &j->config, config, sizeof(config));
+    gki_problem_text(j->op, j->problem, problem, sizeof(problem));
+    printf("    %s\n    %s\n", config, problem);
+}
+
+/* Reports the jobs of one architecture and variant; true if none failed. */
+static bool report(job *items, uint32_t n, const options *opt)
+{
+    uint32_t failed = 0;
+    int32_t registers = 0;
+    int32_t stack = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (items[i].failure[0] != '\0') {
+            failed++;
+            printf("FAILED %s %s: %s\n", items[i].arch, items[i].kernel, items[i].failure);
+            print_problem(&items[i]);
+        } else if (opt->list) {
+            printf("%s %s: %.0f ms, %d registers\n", items[i].arch, items[i].kernel,
+                   items[i].seconds * 1e3, (int)items[i].registers);
+        }
+        registers = items[i].registers > registers ? items[i].registers : registers;
+        stack = items[i].stack_bytes > stack ? items[i].stack_bytes : stack;
+    }
+    printf("%-8s %s/%s: ", items[0].arch, items[0].op->name, items[0].variant->name);
+    qsort(items, n, sizeof(items[0]), by_seconds);
+    printf("%u compiled, %u failed, median %.0f ms, worst %.0f ms (%s), at most %d registers, %d "
+           "bytes of stack\n",
+           (unsigned)n, (unsigned)failed, items[n / 2].seconds * 1e3, items[n - 1].seconds * 1e3,
+           items[n - 1].kernel, (int)registers, (int)stack);
+    (void)fflush(stdout);
+    return failed == 0;
+}
+
+/* Compiles one variant for one architecture. *total counts the jobs. */
+static bool sweep_variant(job *base, const classes *problems, const options *opt, gki_rng *rng,
+                          uint64_t *total)
+{
+    jobs list = {NULL, 0, 0};
+    if (opt->all) {
+        add_all(&list, problems, base);
+    } else {
+        add_sample(&list, problems, base, opt, rng);
+    }
+    bool ok = true;
+    if (list.n_items > 0) {
+        gki_parallel((uint32_t)opt->threads, list.n_items, compile_job, &list);
+        ok = report(list.items, list.n_items, opt);
+    }
+    *total += list.n_items;
+    gki_free(list.items);
+    return ok;
+}
+
+/* True if every variant of every op that is asked for compiles for the architecture. */
+static bool sweep_arch(const arch *a, const options *opt, const gki_nvrtc_api *nvrtc,
+                       uint64_t *total)
+{
+    static classes problems;
+    described_device device = make_device(a, nvrtc);
+    gki_counters counters = {0};
+    const gki_jit_options jit_options = {
+        .device = &device.base, .counters = &counters, .compile_threads = 1};
+    gki_jit *jit = NULL;
+    if (gki_jit_create(&jit, &jit_options) != GK_OK) {
+        (void)fprintf(stderr, "compile_sweep: %s\n", gk_error_last()->message);
+        return false;
+    }
+    bool ok = true;
+    gki_rng rng;
+    gki_rng_seed(&rng, (uint64_t)opt->seed * 1000 + (uint64_t)a->cc);
+    const gk_op_desc *op;
+    for (uint32_t i = 0; (op = gk_op_at(i)) != NULL; i++) {
+        if (opt->op != NULL && strcmp(op->name, opt->op) != 0) {
+            continue;
+        }
+        problems.n_items = 0;
+        collect(&problems, op, (uint16_t)i);
+        for (uint32_t v = 0; v < op->n_variants && problems.n_items > 0; v++) {
+            const gk_variant *variant = op->variants[v];
+            if ((opt->variant == NULL || strcmp(variant->name, opt->variant) == 0) &&
+                variant->min_cc <= a->cc) {
+                job base = {.op = op, .variant = variant, .jit = jit, .arch = a->name};
+                ok = sweep_variant(&base, &problems, opt, &rng, total) && ok;
+            }
+        }
+    }
+    gki_jit_destroy(&jit);
+    return ok;
+}
+
+static bool is_known(const gki_nvrtc_api *nvrtc, int32_t cc)
+{
+    for (uint32_t i = 0; i < nvrtc->n_archs; i++) {
+        if (nvrtc->archs[i] == cc) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int usage(const char *why, const char *what)
+{
+    (void)fprintf(stderr,
+                  "compile_sweep: %s %s\nusage: compile_sweep [--arch ARCH] [--op NAME] [--variant "
+                  "NAME] [--sample N] [--all] [--seed N] [--threads N] [--list]\n",
+                  why, what);
+    return 2;
+}
+
+static int parse(int argc, char **argv, options *opt)
+{
+    for (int i = 1; i < argc; i++) {
+        const struct {
+            const char *name;
+            const char **text;
+            int64_t *number;
+        } valued[] = {
+            {"--arch", &opt->arch, NULL},       {"--op", &opt->op, NULL},
+            {"--variant", &opt->variant, NULL}, {"--sample", NULL, &opt->sample},
+            {"--seed", NULL, &opt->seed},       {"--threads", NULL, &opt->threads},
+        };
+        size_t n = sizeof(valued) / sizeof(valued[0]);
+        size_t k = 0;
+        while (k < n && strcmp(argv[i], valued[k].name) != 0) {
+            k++;
+        }
+        if (strcmp(argv[i], "--all") == 0) {
+            opt->all = true;
+        } else if (strcmp(argv[i], "--list") == 0) {
+            opt->list = true;
+        } else if (k == n) {
+            return usage("unknown option", argv[i]);
+        } else if (i + 1 == argc) {
+            return usage("no value after", argv[i]);
+        } else if (valued[k].text != NULL) {
+            *valued[k].text = argv[++i];
+        } else if (!gki_parse_i64(argv[++i], valued[k].number) || *valued[k].number < 1 ||
+                   *valued[k].number > 1000000) {
+            return usage("not a number from 1 to 1000000:", argv[i]);
+        }
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    options opt = {.sample = 12, .seed = 1, .threads = 2};
+    int rc = parse(argc, argv, &opt);
+    if (rc != 0) {
+        return rc;
+    }
+    const gki_nvrtc_api *nvrtc;
+    if (gki_nvrtc_api_get(&nvrtc) != GK_OK) {
+        (void)fprintf(stderr, "skipped: %s\n", gk_error_last()->message);
+        return 77;
+    }
+    uint64_t total = 0;
+    bool ok = true;
+    bool matched = false;
+    for (size_t i = 0; i < N_ARCHS; i++) {
+        if (opt.arch != NULL && strcmp(opt.arch, archs[i].name) != 0) {
+            continue;
+        }
+        matched = true;
+        if (!is_known(nvrtc, archs[i].cc)) {
+            printf("%-8s skipped: NVRTC %d.%d does not know it\n", archs[i].name, nvrtc->major,
+                   nvrtc->minor);
+            continue;
+        }
+        ok = sweep_arch(&archs[i], &opt, nvrtc, &total) && ok;
+    }
+    if (!matched || (total == 0 && ok)) {
+        return usage("nothing matches", opt.arch != NULL ? opt.arch : "");
+    }
+    printf("%s: %llu kernels with NVRTC %d.%d\n", ok ? "ok" : "FAILED", (unsigned long long)total,
+           nvrtc->major, nvrtc->minor);
+    return ok ? 0 : 1;
+}

@@ -1,0 +1,70 @@
+#include "op_configs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void op_config_text(const gk_variant *variant, const gk_config *config, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < variant->n_params && used < size; i++) {
+        const int n = snprintf(out + used, size - used, "%s%s=%d", i > 0 ? " " : "",
+                               variant->params[i].name, (int)config->values[i]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* Sets the values of the params of one kind by the digits of `index`, the first param's fastest;
+ * false past the last. */
+static bool set_values(const gk_variant *variant, bool at_launch, uint64_t index, gk_config *config)
+{
+    for (uint32_t i = 0; i < variant->n_params; i++) {
+        const gk_param *param = &variant->params[i];
+        if ((param->at_launch != 0) == at_launch) {
+            config->values[i] = param->values[index % param->n_values];
+            index /= param->n_values;
+        }
+    }
+    return index == 0;
+}
+
+bool op_config_launch(const gk_variant *variant, gk_config *config, uint32_t index)
+{
+    return set_values(variant, true, index, config);
+}
+
+gk_config *op_configs(const gk_variant *variant, const gk_problem *problem,
+                      const gk_device_info *device, bool baked, uint32_t *count)
+{
+    gk_config *found = NULL;
+    uint32_t capacity = 0;
+    gk_config config = {{0}};
+    *count = 0;
+    if (variant->check == NULL || device->cc < variant->min_cc) {
+        return NULL;
+    }
+    for (uint64_t i = 0; set_values(variant, false, i, &config); i++) {
+        for (uint32_t j = 0; op_config_launch(variant, &config, j); j++) {
+            gk_reason reason = {""};
+            if (!variant->check(problem, device, &config, &reason)) {
+                continue;
+            }
+            if (*count == capacity) {
+                capacity = capacity != 0 ? 2 * capacity : 256;
+                gk_config *grown = realloc(found, capacity * sizeof(*found));
+                if (grown == NULL) {
+                    free(found);
+                    *count = 0;
+                    return NULL;
+                }
+                found = grown;
+            }
+            found[(*count)++] = config;
+            if (baked) {
+                break;
+            }
+        }
+    }
+    return found;
+}

@@ -1,0 +1,546 @@
+#define _GNU_SOURCE
+#include "fake_cuda.h"
+
+#include "driver/cuda/cuda_abi.h"
+#include "fake_env.h"
+
+#define DECLARE(name, params) gki_cu_result name params;
+GKI_CUDA_SYMBOLS(DECLARE)
+GKI_CUDA_STRUCT_SYMBOLS(DECLARE)
+
+enum { MAX_DEPTH = 16, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, UNSUPPORTED_CAPTURE = 900 };
+
+struct CUmod_st {
+    int loaded;
+};
+
+struct CUevent_st {
+    uint64_t us;
+};
+
+struct CUgraph_st {
+    uint32_t nodes;
+};
+
+extern fake_cuda fake_cuda_state;
+fake_cuda fake_cuda_state;
+
+static fake_cuda *const fake = &fake_cuda_state;
+static uint64_t clock_us;
+static _Thread_local gki_cu_context stack[MAX_DEPTH];
+static _Thread_local int depth;
+static _Thread_local gki_cu_enum capture_mode;
+static int primary; /* its address is the context */
+
+static gki_cu_context primary_context(void)
+{
+    return (gki_cu_context)(void *)&primary;
+}
+
+static void *memory(gki_cu_ptr ptr)
+{
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the interface's pointers are integers. */
+    return (void *)(uintptr_t)ptr;
+}
+
+static gki_cu_result need_context(void)
+{
+    return depth > 0 && stack[depth - 1] == primary_context() ? 0 : (gki_cu_result)INVALID_CONTEXT;
+}
+
+/* For calls that a capture in global mode forbids to every thread that is not in relaxed mode. */
+static gki_cu_result need_safe(void)
+{
+    if (fake->capturing != NULL && capture_mode != GKI_CU_CAPTURE_MODE_RELAXED) {
+        fake->forbidden++;
+        return UNSUPPORTED_CAPTURE;
+    }
+    return need_context();
+}
+
+gki_cu_result cuInit(unsigned int flags)
+{
+    (void)flags;
+    return (gki_cu_result)fake_number("FAKE_CUDA", "init", 0);
+}
+
+gki_cu_result cuDriverGetVersion(int *version)
+{
+    *version = (int)fake_number("FAKE_CUDA", "version", 13000);
+    return 0;
+}
+
+gki_cu_result cuGetErrorName(gki_cu_result error, const char **out)
+{
+    switch (error) {
+    case 2:
+        *out = "CUDA_ERROR_OUT_OF_MEMORY";
+        return 0;
+    case 100:
+        *out = "CUDA_ERROR_NO_DEVICE";
+        return 0;
+    case 209:
+        *out = "CUDA_ERROR_NO_BINARY_FOR_GPU";
+        return 0;
+    case 700:
+        *out = "CUDA_ERROR_ILLEGAL_ADDRESS";
+        return 0;
+    case 701:
+        *out = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES";
+        return 0;
+    default:
+        *out = NULL;
+        return GKI_CU_INVALID_VALUE;
+    }
+}
+
+gki_cu_result cuGetErrorString(gki_cu_result error, const char **out)
+{
+    (void)error;
+    *out = "a fake error";
+    return 0;
+}
+
+gki_cu_result cuDeviceGetCount(int *count)
+{
+    *count = (int)fake_number("FAKE_CUDA", "count", 1);
+    return 0;
+}
+
+gki_cu_result cuDeviceGet(gki_cu_device *device, int ordinal)
+{
+    *device = ordinal + 7;
+    return 0;
+}
+
+gki_cu_result cuDeviceGetName(char *name, int size, gki_cu_device device)
+{
+    (void)device;
+    fake_text("FAKE_CUDA", "name", "NVIDIA H100 80GB HBM3", name, (size_t)size);
+    return 0;
+}
+
+gki_cu_result cuDeviceGetAttribute(int *value, gki_cu_enum attribute, gki_cu_device device)
+{
+    (void)device;
+    long cc = fake_number("FAKE_CUDA", "cc", 90);
+    switch (attribute) {
+    case GKI_CU_DEVICE_MAX_THREADS_PER_BLOCK:
+        *value = 1024;
+        break;
+    case GKI_CU_DEVICE_MAX_SHARED_MEMORY_PER_BLOCK:
+        *value = 49152;
+        break;
+    case GKI_CU_DEVICE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        *value = (int)fake_number("FAKE_CUDA", "optin", 232448);
+        break;
+    case GKI_CU_DEVICE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+        *value = 233472;
+        break;
+    case GKI_CU_DEVICE_MAX_REGISTERS_PER_BLOCK:
+    case GKI_CU_DEVICE_MAX_REGISTERS_PER_MULTIPROCESSOR:
+        *value = 65536;
+        break;
+    case GKI_CU_DEVICE_MULTIPROCESSOR_COUNT:
+        *value = (int)fake_number("FAKE_CUDA", "sms", 132);
+        break;
+    case GKI_CU_DEVICE_GLOBAL_MEMORY_BUS_WIDTH:
+        *value = 5120;
+        break;
+    case GKI_CU_DEVICE_L2_CACHE_SIZE:
+        *value = 52428800;
+        break;
+    case GKI_CU_DEVICE_MAX_THREADS_PER_MULTIPROCESSOR:
+        *value = 2048;
+        break;
+    case GKI_CU_DEVICE_COMPUTE_CAPABILITY_MAJOR:
+        *value = (int)(cc / 10);
+        break;
+    case GKI_CU_DEVICE_COMPUTE_CAPABILITY_MINOR:
+        *value = (int)(cc % 10);
+        break;
+    default: /* clock rates: a driver that has ceased to report them */
+        return GKI_CU_INVALID_VALUE;
+    }
+    return 0;
+}
+
+gki_cu_result cuDeviceTotalMem_v2(size_t *bytes, gki_cu_device device)
+{
+    (void)device;
+    *bytes = (size_t)fake_number("FAKE_CUDA", "memory", 85899345920);
+    return 0;
+}
+
+gki_cu_result cuDevicePrimaryCtxRetain(gki_cu_context *context, gki_cu_device device)
+{
+    (void)device;
+    fake->retained++;
+    *context = primary_context();
+    return 0;
+}
+
+gki_cu_result cuDevicePrimaryCtxRelease_v2(gki_cu_device device)
+{
+    (void)device;
+    fake->retained--;
+    return 0;
+}
+
+gki_cu_result cuCtxGetCurrent(gki_cu_context *context)
+{
+    *context = depth > 0 ? stack[depth - 1] : NULL;
+    return 0;
+}
+
+gki_cu_result cuCtxPushCurrent_v2(gki_cu_context context)
+{
+    if (depth == MAX_DEPTH) {
+        return GKI_CU_INVALID_VALUE;
+    }
+    stack[depth++] = context;
+    fake->pushes++;
+    return 0;
+}
+
+gki_cu_result cuCtxPopCurrent_v2(gki_cu_context *context)
+{
+    if (depth == 0) {
+        return INVALID_CONTEXT;
+    }
+    *context = stack[--depth];
+    fake->pops++;
+    return 0;
+}
+
+gki_cu_result cuThreadExchangeStreamCaptureMode(gki_cu_enum *mode)
+{
+    gki_cu_enum old = capture_mode;
+    capture_mode = *mode;
+    *mode = old;
+    return 0;
+}
+
+gki_cu_result cuMemGetInfo_v2(size_t *available, size_t *total)
+{
+    *available = 1000;
+    *total = 2000;
+    return need_context();
+}
+
+gki_cu_result cuMemAlloc_v2(gki_cu_ptr *ptr, size_t bytes)
+{
+    gki_cu_result result = fake->fail_alloc != 0 ? fake->fail_alloc : need_safe();
+    if (result == 0) {
+        *ptr = (gki_cu_ptr)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
+        fake->live_allocs++;
+    }
+    return result;
+}
+
+gki_cu_result cuMemFree_v2(gki_cu_ptr ptr)
+{
+    gki_cu_result result = need_safe();
+    if (result == 0) {
+        free(memory(ptr));
+        fake->live_allocs--;
+    }
+    return result;
+}
+
+gki_cu_result cuMemcpyHtoDAsync_v2(gki_cu_ptr to, const void *from, size_t bytes,
+                                   gki_cu_stream stream)
+{
+    (void)stream;
+    gki_cu_result result = need_context();
+    if (result == 0) {
+        memcpy(memory(to), from, bytes);
+    }
+    return result;
+}
+
+gki_cu_result cuMemcpyDtoHAsync_v2(void *to, gki_cu_ptr from, size_t bytes, gki_cu_stream stream)
+{
+    (void)stream;
+    gki_cu_result result = need_context();
+    if (result == 0) {
+        memcpy(to, memory(from), bytes);
+    }
+    return result;
+}
+
+gki_cu_result cuMemcpyDtoDAsync_v2(gki_cu_ptr to, gki_cu_ptr from, size_t bytes,
+                                   gki_cu_stream stream)
+{
+    (void)stream;
+    gki_cu_result result = need_context();
+    if (result == 0) {
+        memcpy(memory(to), memory(from), bytes);
+    }
+    return result;
+}
+
+gki_cu_result cuMemsetD8Async(gki_cu_ptr to, unsigned char value, size_t bytes,
+                              gki_cu_stream stream)
+{
+    (void)stream;
+    gki_cu_result result = need_context();
+    if (result == 0) {
+        memset(memory(to), value, bytes);
+    }
+    return result;
+}
+
+gki_cu_result cuStreamCreate(gki_cu_stream *stream, unsigned int flags)
+{
+    gki_cu_result result = need_context();
+    if (result == 0 && flags != GKI_CU_STREAM_NON_BLOCKING) {
+        return GKI_CU_INVALID_VALUE;
+    }
+    if (result == 0) {
+        *stream = malloc(1);
+        fake->live_streams++;
+    }
+    return result;
+}
+
+gki_cu_result cuStreamDestroy_v2(gki_cu_stream stream)
+{
+    free(stream);
+    fake->live_streams--;
+    return need_context();
+}
+
+gki_cu_result cuStreamSynchronize(gki_cu_stream stream)
+{
+    if (fake->capturing != NULL && ((void *)stream == fake->capturing ||
+                                    (stream == NULL && fake->capture_blocks_default != 0))) {
+        fake->forbidden++;
+        return UNSUPPORTED_CAPTURE;
+    }
+    fake->syncs++;
+    return fake->fail_sync != 0 ? fake->fail_sync : need_context();
+}
+
+gki_cu_result cuStreamIsCapturing(gki_cu_stream stream, gki_cu_enum *status)
+{
+    if (stream == NULL && fake->capturing != NULL && fake->capture_blocks_default != 0) {
+        return GKI_CU_STREAM_CAPTURE_IMPLICIT;
+    }
+    *status = stream != NULL && (void *)stream == fake->capturing ? GKI_CU_CAPTURE_ACTIVE
+                                                                  : GKI_CU_CAPTURE_NONE;
+    return need_context();
+}
+
+gki_cu_result cuEventCreate(gki_cu_event *event, unsigned int flags)
+{
+    (void)flags;
+    *event = calloc(1, sizeof(**event));
+    fake->live_events++;
+    return need_context();
+}
+
+gki_cu_result cuEventDestroy_v2(gki_cu_event event)
+{
+    free(event);
+    fake->live_events--;
+    return need_context();
+}
+
+gki_cu_result cuEventRecord(gki_cu_event event, gki_cu_stream stream)
+{
+    event->us = clock_us;
+    return stream != NULL ? need_context() : (gki_cu_result)INVALID_HANDLE;
+}
+
+gki_cu_result cuEventSynchronize(gki_cu_event event)
+{
+    (void)event;
+    return fake->fail_sync != 0 ? fake->fail_sync : need_safe();
+}
+
+gki_cu_result cuEventElapsedTime(float *ms, gki_cu_event start, gki_cu_event end)
+{
+    *ms = (float)(end->us - start->us) * 1e-3F;
+    return need_context();
+}
+
+gki_cu_result cuModuleLoadData(gki_cu_module *module, const void *image)
+{
+    (void)image;
+    gki_cu_result result = fake->fail_load != 0 ? fake->fail_load : need_safe();
+    if (result == 0) {
+        *module = calloc(1, sizeof(**module));
+        fake->live_modules++;
+        fake->max_dynamic = 49152U - (uint32_t)fake->static_smem;
+        fake->non_portable = 0;
+    }
+    return result;
+}
+
+gki_cu_result cuModuleUnload(gki_cu_module module)
+{
+    free(module);
+    fake->live_modules--;
+    return need_safe();
+}
+
+gki_cu_result cuModuleGetFunction(gki_cu_function *function, gki_cu_module module, const char *name)
+{
+    *function = (gki_cu_function)(void *)module;
+    return strcmp(name, "absent") == 0 ? (gki_cu_result)GKI_CU_NOT_FOUND : need_context();
+}
+
+gki_cu_result cuFuncGetAttribute(int *value, gki_cu_enum attribute, gki_cu_function function)
+{
+    (void)function;
+    switch (attribute) {
+    case GKI_CU_FUNC_MAX_THREADS_PER_BLOCK:
+        *value = 256;
+        break;
+    case GKI_CU_FUNC_SHARED_SIZE_BYTES:
+        *value = fake->static_smem;
+        break;
+    case GKI_CU_FUNC_LOCAL_SIZE_BYTES:
+        *value = 16;
+        break;
+    case GKI_CU_FUNC_NUM_REGS:
+        *value = 40;
+        break;
+    case GKI_CU_FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = (int)fake->max_dynamic;
+        break;
+    default:
+        return GKI_CU_INVALID_VALUE;
+    }
+    return need_context();
+}
+
+gki_cu_result cuFuncSetAttribute(gki_cu_function function, gki_cu_enum attribute, int value)
+{
+    (void)function;
+    if (attribute == GKI_CU_FUNC_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
+        fake->non_portable = value;
+        return need_context();
+    }
+    long optin = fake_number("FAKE_CUDA", "optin", 232448);
+    if (attribute != GKI_CU_FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+        value > optin - fake->static_smem) {
+        return GKI_CU_INVALID_VALUE;
+    }
+    fake->max_dynamic = (uint32_t)value;
+    return need_context();
+}
+
+static gki_cu_result record(fake_launch *list, uint32_t *n, fake_launch launch, void **params)
+{
+    if (launch.smem > fake->max_dynamic || launch.grid == 0 ||
+        (launch.cluster > 8 && fake->non_portable == 0)) {
+        return GKI_CU_INVALID_VALUE;
+    }
+    memcpy(&launch.arg, params[0], sizeof(launch.arg));
+    if (*n < FAKE_MAX_LAUNCHES) {
+        list[*n] = launch;
+    }
+    (*n)++;
+    return fake->fail_launch != 0 ? fake->fail_launch : need_context();
+}
+
+gki_cu_result cuLaunchKernel(gki_cu_function function, unsigned int grid_x, unsigned int grid_y,
+                             unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                             unsigned int block_z, unsigned int smem, gki_cu_stream stream,
+                             void **params, void **extra)
+{
+    (void)function;
+    if (grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 || extra != NULL) {
+        return GKI_CU_INVALID_VALUE;
+    }
+    fake_launch launch = {grid_x, block_x, smem, 1, 0, stream};
+    clock_us += FAKE_LAUNCH_US;
+    return record(fake->launches, &fake->n_launches, launch, params);
+}
+
+gki_cu_result cuLaunchKernelEx(const gki_cu_launch_config *config, gki_cu_function function,
+                               void **params, void **extra)
+{
+    (void)function;
+    if (config->n_attrs != 1 || config->attrs[0].id != GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION ||
+        config->grid_y != 1 || config->block_y != 1 || extra != NULL) {
+        return GKI_CU_INVALID_VALUE;
+    }
+    fake_launch launch = {
+        config->grid_x, config->block_x, config->smem, config->attrs[0].value.cluster.x, 0,
+        config->stream};
+    clock_us += FAKE_LAUNCH_US;
+    return record(fake->launches, &fake->n_launches, launch, params);
+}
+
+gki_cu_result cuGraphCreate(gki_cu_graph *graph, unsigned int flags)
+{
+    (void)flags;
+    *graph = calloc(1, sizeof(**graph));
+    fake->live_graphs++;
+    return need_context();
+}
+
+gki_cu_result cuGraphDestroy(gki_cu_graph graph)
+{
+    free(graph);
+    fake->live_graphs--;
+    return need_context();
+}
+
+gki_cu_result cuGraphAddKernelNode_v2(gki_cu_node *node, gki_cu_graph graph,
+                                      const gki_cu_node *after, size_t n_after,
+                                      const gki_cu_kernel_node *kernel)
+{
+    /* Nodes form a chain: each but the first depends on the one before. */
+    uintptr_t before = n_after > 0 ? (uintptr_t)after[0] : 0;
+    if (n_after > 1 || before != graph->nodes || kernel->extra != NULL) {
+        return GKI_CU_INVALID_VALUE;
+    }
+    graph->nodes++;
+    *node = memory(graph->nodes);
+    fake_launch launch = {kernel->grid_x, kernel->block_x, kernel->smem, 1, 0, NULL};
+    return record(fake->nodes, &fake->n_nodes, launch, kernel->params);
+}
+
+gki_cu_result cuGraphKernelNodeSetAttribute(gki_cu_node node, gki_cu_enum attribute,
+                                            const gki_cu_attribute_value *value)
+{
+    (void)node;
+    if (attribute != GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION || fake->n_nodes > FAKE_MAX_LAUNCHES) {
+        return GKI_CU_INVALID_VALUE;
+    }
+    fake->nodes[fake->n_nodes - 1].cluster = value->cluster.x;
+    return need_context();
+}
+
+gki_cu_result cuGraphInstantiateWithFlags(gki_cu_graph_exec *exec, gki_cu_graph graph,
+                                          unsigned long long flags)
+{
+    (void)flags;
+    gki_cu_graph copy = malloc(sizeof(*copy));
+    if (copy == NULL) {
+        return GKI_CU_OUT_OF_MEMORY;
+    }
+    *copy = *graph;
+    *exec = (gki_cu_graph_exec)(void *)copy;
+    fake->live_execs++;
+    return need_context();
+}
+
+gki_cu_result cuGraphLaunch(gki_cu_graph_exec exec, gki_cu_stream stream)
+{
+    gki_cu_graph graph = (gki_cu_graph)(void *)exec;
+    clock_us += (uint64_t)graph->nodes * FAKE_NODE_US;
+    fake->graph_launches++;
+    return stream != NULL ? need_context() : (gki_cu_result)INVALID_HANDLE;
+}
+
+gki_cu_result cuGraphExecDestroy(gki_cu_graph_exec exec)
+{
+    free(exec);
+    fake->live_execs--;
+    return need_context();
+}

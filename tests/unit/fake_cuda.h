@@ -1,0 +1,57 @@
+/*
+ * A libcuda that computes nothing, for GK_CUDA_DRIVER. FAKE_CUDA scripts the device:
+ * init=<CUresult>, count=, version=, name=, cc=, sms=, optin=, memory=; the rest stands in the
+ * state below, which a test reaches through dlsym(handle, "fake_cuda_state").
+ */
+#ifndef FAKE_CUDA_H
+#define FAKE_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FAKE_MAX_LAUNCHES = 4096 };
+
+typedef struct fake_launch {
+    uint32_t grid;
+    uint32_t threads;
+    uint32_t smem;
+    uint32_t cluster;
+    int32_t arg; /* the first four bytes of the parameters */
+    void *stream;
+} fake_launch;
+
+typedef struct fake_cuda {
+    /* Set by tests: the CUresult that a call fails with. */
+    uint32_t fail_alloc;
+    uint32_t fail_load;
+    uint32_t fail_launch;
+    uint32_t fail_sync;
+    int32_t static_smem; /* of every function */
+    void *capturing;     /* this stream is being captured, in global mode */
+    int32_t capture_blocks_default;
+
+    /* What happened. */
+    int32_t retained;
+    int32_t live_allocs;
+    int32_t live_streams;
+    int32_t live_events;
+    int32_t live_modules;
+    int32_t live_graphs;
+    int32_t live_execs;
+    int32_t pushes;
+    int32_t pops;
+    int32_t syncs;
+    int32_t forbidden; /* calls that would have broken the capture */
+    int32_t graph_launches;
+    uint32_t max_dynamic; /* of the last function */
+    int32_t non_portable;
+    uint32_t n_launches; /* directly, not in a graph */
+    uint32_t n_nodes;
+    fake_launch launches[FAKE_MAX_LAUNCHES];
+    fake_launch nodes[FAKE_MAX_LAUNCHES];
+} fake_cuda;
+
+/* Microseconds that the fake clock advances for a launch and for a launch in a graph. */
+enum { FAKE_LAUNCH_US = 3, FAKE_NODE_US = 1 };
+
+#endif

@@ -1,0 +1,433 @@
+/* An open CUDA device: contexts, captures, modules, failures and timing. */
+#define _GNU_SOURCE
+#include "cuda_case.h"
+
+#include <pthread.h>
+
+#include "driver/cuda/cuda_abi.h"
+
+/* --- contexts --- */
+
+static gki_cu_context current_context(void)
+{
+    void *handle = dlopen(GK_TEST_FAKE_CUDA, RTLD_NOW);
+    gki_cu_result (*get)(gki_cu_context *);
+    void *symbol = dlsym(handle, "cuCtxGetCurrent");
+    memcpy(&get, &symbol, sizeof(get));
+    gki_cu_context context = NULL;
+    get(&context);
+    return context;
+}
+
+static void push_context(gki_cu_context context)
+{
+    void *handle = dlopen(GK_TEST_FAKE_CUDA, RTLD_NOW);
+    gki_cu_result (*push)(gki_cu_context);
+    void *symbol = dlsym(handle, "cuCtxPushCurrent_v2");
+    memcpy(&push, &symbol, sizeof(push));
+    push(context);
+}
+
+/* Uses every slot once; counts failures in statuses[0..] by line order. */
+static int use_all(gki_device *device)
+{
+    const gki_driver *driver = device->driver;
+    int failed = 0;
+    void *a = NULL;
+    void *stream = NULL;
+    bool capturing = true;
+    gki_module *module = NULL;
+    gki_compiled code;
+    char in[64] = "in";
+    char out[64] = "";
+    int32_t arg = 42;
+    double seconds = 0;
+    failed += driver->mem_alloc(device, 256, &a) != GK_OK;
+    failed += driver->stream_create(device, &stream) != GK_OK;
+    failed += driver->fill(device, a, 7, 256, stream) != GK_OK;
+    failed += driver->copy_in(device, a, in, sizeof(in), stream) != GK_OK;
+    failed += driver->copy_dev(device, (char *)a + 128, a, 64, stream) != GK_OK;
+    failed += driver->copy_out(device, out, (char *)a + 128, sizeof(out), stream) != GK_OK;
+    failed += strcmp(out, "in") != 0;
+    failed += driver->copy_out(device, out, (char *)a + 64, sizeof(out), stream) != GK_OK;
+    failed += out[0] != 7 || out[63] != 7;
+    failed += driver->is_capturing(device, stream, &capturing) != GK_OK || capturing;
+    failed += driver->compile(device, "source", &code) != GK_OK;
+    failed += driver->module_load(device, code.code, code.size, "k", &module) != GK_OK;
+    failed += driver->module_reserve(device, module, 65536, 1) != GK_OK;
+    gki_kernel_launch launch = {module, 5, 128, 1, 65536, &arg, sizeof(arg)};
+    failed += driver->launch(device, &launch, stream) != GK_OK;
+    failed += driver->time(device, &launch, 1, 2, false, &seconds) != GK_OK;
+    failed += driver->time(device, &launch, 1, 2, true, &seconds) != GK_OK;
+    failed += driver->synchronize(device, stream) != GK_OK;
+    driver->module_unload(device, module);
+    driver->stream_destroy(device, stream);
+    failed += driver->mem_free(device, a) != GK_OK;
+    return failed;
+}
+
+typedef struct worker {
+    gki_device *device;
+    gki_cu_context context; /* current before; NULL = none */
+    int failed;
+    bool kept;
+} worker;
+
+static void *work(void *user)
+{
+    worker *w = user;
+    if (w->context != NULL) {
+        push_context(w->context);
+    }
+    w->failed = use_all(w->device);
+    w->kept = current_context() == w->context;
+    return NULL;
+}
+
+static void run_contexts(void *data)
+{
+    outcome *o = data;
+    prepare(o);
+    gki_device *device = open_device(o);
+    fake_cuda *fake = fake_state();
+    static int elsewhere;
+    worker workers[3] = {{device, NULL, -1, false},
+                         {device, (gki_cu_context)(void *)&elsewhere, -1, false},
+                         {device, NULL, -1, false}};
+    for (int i = 0; i < 2; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, work, &workers[i]) != 0) {
+            abort();
+        }
+        (void)pthread_join(thread, NULL);
+        o->values[i * 2] = workers[i].failed;
+        o->values[i * 2 + 1] = workers[i].kept;
+    }
+    o->values[4] = fake->pushes - fake->pops;
+    o->values[5] = fake->live_allocs + fake->live_modules + fake->live_graphs + fake->live_execs;
+    /* With the device's own context current nothing is pushed. */
+    void *p = NULL;
+    (void)device->driver->mem_alloc(device, 1, &p);
+    void *handle = dlopen(GK_TEST_FAKE_CUDA, RTLD_NOW);
+    gki_cu_result (*retain)(gki_cu_context *, gki_cu_device);
+    void *symbol = dlsym(handle, "cuDevicePrimaryCtxRetain");
+    memcpy(&retain, &symbol, sizeof(retain));
+    gki_cu_context own = NULL;
+    retain(&own, 0);
+    push_context(own);
+    int pushes = fake->pushes;
+    o->values[6] = use_all(device);
+    o->values[7] = fake->pushes - pushes;
+    o->values[8] = current_context() == own;
+    (void)device->driver->mem_free(device, p);
+    device->driver->close(device);
+    o->values[9] = fake->live_streams + fake->live_events + fake->live_allocs;
+    o->values[10] = fake->retained;
+}
+
+static void test_contexts(void **state)
+{
+    (void)state;
+    outcome o = run(run_contexts, "");
+    assert_int_equal(o.status, GK_OK);
+    assert_int_equal(o.values[0], 0); /* no context before */
+    assert_int_equal(o.values[1], 1);
+    assert_int_equal(o.values[2], 0); /* another's */
+    assert_int_equal(o.values[3], 1);
+    assert_int_equal(o.values[4], 1); /* the worker's own push */
+    assert_int_equal(o.values[5], 0);
+    assert_int_equal(o.values[6], 0);
+    assert_int_equal(o.values[7], 0);
+    assert_int_equal(o.values[8], 1);
+    assert_int_equal(o.values[9], 0);
+    assert_int_equal(o.values[10], 1); /* the test's own retain */
+}
+
+/* --- captures --- */
+
+static void run_capture(void *data)
+{
+    outcome *o = data;
+    prepare(o);
+    gki_device *device = open_device(o);
+    fake_cuda *fake = fake_state();
+    void *stream = NULL;
+    bool capturing = false;
+    o->statuses[0] = device->driver->stream_create(device, &stream);
+    fake->capturing = stream;
+    o->statuses[1] = device->driver->is_capturing(device, stream, &capturing);
+    o->values[0] = capturing;
+    o->statuses[2] = device->driver->is_capturing(device, NULL, &capturing);
+    o->values[1] = capturing;
+    /* Another thread may do everything meanwhile. */
+    o->values[2] = use_all(device);
+    o->values[3] = fake->forbidden;
+    fake->capture_blocks_default = 1;
+    o->statuses[3] = device->driver->is_capturing(device, NULL, &capturing);
+    o->values[4] = capturing;
+    o->values[5] = use_all(device);
+    o->values[6] = fake->forbidden;
+    fake->capturing = NULL;
+    o->statuses[4] = device->driver->is_capturing(device, stream, &capturing);
+    o->values[7] = capturing;
+    device->driver->close(device);
+}
+
+static void test_capture(void **state)
+{
+    (void)state;
+    outcome o = run(run_capture, "");
+    static const int64_t right[] = {1, 0, 0, 0, 1, 0, 0, 0};
+    for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+        assert_int_equal(o.values[i], right[i]);
+    }
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(o.statuses[i], GK_OK);
+    }
+}
+
+/* --- modules and launches --- */
+
+static void run_reserve(void *data)
+{
+    outcome *o = data;
+    prepare(o);
+    gki_device *device = open_device(o);
+    const gki_driver *driver = device->driver;
+    fake_cuda *fake = fake_state();
+    fake->static_smem = 512;
+    gki_module *module = NULL;
+    o->statuses[0] = driver->module_load(device, "code", 5, "k", &module);
+    o->values[0] = module->registers * 1000000 + module->local_bytes * 1000 + module->max_threads;
+    o->values[1] = module->static_smem;
+    o->statuses[1] = driver->module_reserve(device, module, 1024, 1);
+    o->values[2] = fake->max_dynamic;
+    /* Exactly 48 KiB is above this function's own limit. */
+    o->statuses[2] = driver->module_reserve(device, module, 49152, 1);
+    o->values[3] = fake->max_dynamic;
+    int32_t arg = 42;
+    gki_kernel_launch launch = {module, 7, 128, 1, 49152, &arg, sizeof(arg)};
+    o->statuses[3] = driver->launch(device, &launch, NULL);
+    o->statuses[4] = driver->module_reserve(device, module, 100864, 1);
+    o->values[4] = fake->max_dynamic;
+    o->statuses[5] = driver->module_reserve(device, module, 49156, 1);
+    o->values[5] = fake->max_dynamic; /* not lowered */
+    o->statuses[6] = driver->module_reserve(device, module, 100868, 1);
+    keep_message(o, 0);
+    o->statuses[7] = driver->module_reserve(device, module, 0, 8);
+    o->values[6] = fake->non_portable;
+    o->statuses[8] = driver->module_reserve(device, module, 0, 16);
+    o->values[7] = fake->non_portable;
+    launch.cluster = 16;
+    launch.grid = 32;
+    launch.smem = 0;
+    arg = 43;
+    o->statuses[9] = driver->launch(device, &launch, &arg);
+    o->values[8] = fake->n_launches;
+    o->values[9] = fake->launches[0].grid * 1000 + fake->launches[0].threads;
+    o->values[10] = fake->launches[0].smem * 1000L + fake->launches[0].arg;
+    o->values[11] = fake->launches[1].cluster * 1000 + fake->launches[1].grid;
+    o->values[12] = fake->launches[1].arg;
+    o->values[13] = fake->launches[1].stream == &arg;
+    driver->module_unload(device, module);
+    device->driver->close(device);
+}
+
+static void test_reserve(void **state)
+{
+    (void)state;
+    outcome o = run(run_reserve, "optin=101376");
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(o.statuses[i], i == 6 ? GK_ERR_DEVICE : GK_OK);
+    }
+    assert_int_equal(o.values[0], 40016256);
+    assert_int_equal(o.values[1], 512);
+    assert_int_equal(o.values[2], 48640);
+    assert_int_equal(o.values[3], 49152);
+    assert_int_equal(o.values[4], 100864);
+    assert_int_equal(o.values[5], 100864);
+    assert_non_null(strstr(o.messages[0], "101380"));
+    assert_non_null(strstr(o.messages[0], "101376"));
+    assert_int_equal(o.values[6], 0);
+    assert_int_equal(o.values[7], 1);
+    assert_int_equal(o.values[8], 2);
+    assert_int_equal(o.values[9], 7128);
+    assert_int_equal(o.values[10], 49152042);
+    assert_int_equal(o.values[11], 16032);
+    assert_int_equal(o.values[12], 43);
+    assert_int_equal(o.values[13], 1);
+}
+
+static void run_failures(void *data)
+{
+    outcome *o = data;
+    prepare(o);
+    gki_device *device = open_device(o);
+    const gki_driver *driver = device->driver;
+    fake_cuda *fake = fake_state();
+    gki_module *module = NULL;
+    void *p = &p;
+    fake->fail_alloc = 2;
+    o->statuses[0] = driver->mem_alloc(device, 123456, &p);
+    o->values[0] = p == NULL;
+    keep_message(o, 0);
+    fake->fail_load = 209;
+    o->statuses[1] = driver->module_load(device, "code", 5, "my_kernel", &module);
+    o->values[1] = module == NULL;
+    keep_message(o, 1);
+    fake->fail_load = 0;
+    o->statuses[2] = driver->module_load(device, "code", 5, "absent", &module);
+    o->values[2] = fake->live_modules;
+    o->statuses[3] = driver->module_load(device, "", 0, "k", &module);
+    if (driver->module_load(device, "code", 5, "k", &module) != GK_OK) {
+        abort();
+    }
+    int32_t arg = 0;
+    gki_kernel_launch launch = {module, 7, 512, 1, 0, &arg, sizeof(arg)};
+    fake->fail_launch = 701;
+    o->statuses[4] = driver->launch(device, &launch, NULL);
+    keep_message(o, 2);
+    double seconds = 1;
+    o->statuses[5] = driver->time(device, &launch, 1, 10, false, &seconds);
+    o->statuses[6] = driver->time(device, &launch, 1, 10, true, &seconds);
+    o->values[3] = fake->live_graphs + fake->live_execs;
+    fake->fail_launch = 700;
+    o->statuses[7] = driver->launch(device, &launch, NULL);
+    fake->fail_launch = 0;
+    fake->fail_sync = 700;
+    o->statuses[8] = driver->synchronize(device, NULL);
+    keep_message(o, 3);
+    o->values[4] = gk_error_last()->driver_code;
+    o->statuses[9] = driver->time(device, &launch, 1, 10, true, &seconds);
+    fake->fail_sync = 719;
+    o->statuses[10] = driver->copy_out(device, &arg, &arg, 4, NULL);
+    fake->fail_sync = 0;
+    o->statuses[11] = driver->module_reserve(device, module, 0, 2);
+    o->values[5] = fake->pushes - fake->pops;
+    driver->module_unload(device, module);
+    device->driver->close(device);
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    outcome o = run(run_failures, "cc=80");
+    static const gk_status right[] = {GK_ERR_NOMEM,  GK_ERR_DEVICE, GK_ERR_DEVICE, GK_ERR_DEVICE,
+                                      GK_ERR_DEVICE, GK_ERR_DEVICE, GK_ERR_DEVICE, GK_ERR_LOST,
+                                      GK_ERR_LOST,   GK_ERR_LOST,   GK_ERR_LOST,   GK_ERR_DEVICE};
+    for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+        assert_int_equal(o.statuses[i], right[i]);
+    }
+    assert_int_equal(o.values[0], 1);
+    assert_non_null(strstr(o.messages[0], "123456 bytes"));
+    assert_non_null(strstr(o.messages[0], "1000 of 2000 are free"));
+    assert_int_equal(o.values[1], 1);
+    assert_non_null(strstr(o.messages[1], "my_kernel"));
+    assert_non_null(strstr(o.messages[1], "sm_80"));
+    assert_non_null(strstr(o.messages[1], "nvrtc 13.0"));
+    assert_non_null(strstr(o.messages[1], "compute capability 8.0"));
+    assert_non_null(strstr(o.messages[1], "CUDA_ERROR_NO_BINARY_FOR_GPU"));
+    assert_int_equal(o.values[2], 0);
+    assert_non_null(strstr(o.messages[2], "512 threads"));
+    assert_non_null(strstr(o.messages[2], "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"));
+    assert_int_equal(o.values[3], 0);
+    assert_non_null(strstr(o.messages[3], "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    assert_int_equal(o.values[4], 700);
+    assert_int_equal(o.values[5], 0);
+}
+
+/* --- timing --- */
+
+static void run_time(void *data)
+{
+    outcome *o = data;
+    prepare(o);
+    gki_device *device = open_device(o);
+    const gki_driver *driver = device->driver;
+    fake_cuda *fake = fake_state();
+    gki_module *module = NULL;
+    if (driver->module_load(device, "code", 5, "k", &module) != GK_OK) {
+        abort();
+    }
+    int32_t args[3] = {10, 11, 12};
+    gki_kernel_launch launches[3];
+    for (int i = 0; i < 3; i++) {
+        gki_kernel_launch launch = {module, 8, 128, i == 2 ? 2 : 1, 0, &args[i], sizeof(args[i])};
+        launches[i] = launch;
+    }
+    double seconds = 0;
+    o->statuses[0] = driver->time(device, launches, 3, 4, false, &seconds);
+    o->values[0] = (int64_t)(seconds * 1e9 + 0.5);
+    o->values[1] = fake->n_launches;
+    o->values[2] =
+        fake->launches[0].arg * 10000 + fake->launches[4].arg * 100 + fake->launches[11].arg;
+    o->values[3] = fake->launches[2].cluster;
+    o->statuses[1] = driver->time(device, launches, 3, 4, true, &seconds);
+    o->values[4] = (int64_t)(seconds * 1e9 + 0.5);
+    o->values[5] = fake->n_nodes;
+    o->values[6] = fake->graph_launches; /* once to warm up, once timed */
+    o->values[7] = fake->nodes[3].arg * 10000 + fake->nodes[4].arg * 100 + fake->nodes[11].arg;
+    o->values[8] = fake->nodes[11].cluster * 10 + fake->nodes[10].cluster;
+    fake->n_nodes = 0;
+    fake->graph_launches = 0;
+    /* 3000 launches: graphs of 1023 nodes, 3 replays. */
+    o->statuses[2] = driver->time(device, launches, 3, 1000, true, &seconds);
+    o->values[9] = (int64_t)(seconds * 1e9 + 0.5);
+    o->values[10] = fake->n_nodes;
+    o->values[11] = fake->graph_launches;
+    o->values[12] = fake->n_launches;
+    o->statuses[3] = driver->time(device, launches, 0, 1, true, &seconds);
+    o->statuses[4] = driver->time(device, launches, 1, 0, false, &seconds);
+    /* Work in the default stream and in streams of the driver is waited for. */
+    void *streams[2] = {NULL, NULL};
+    (void)driver->stream_create(device, &streams[0]);
+    (void)driver->stream_create(device, &streams[1]);
+    fake->syncs = 0;
+    (void)driver->time(device, launches, 1, 1, false, &seconds);
+    o->values[13] = fake->syncs;
+    driver->stream_destroy(device, streams[0]);
+    fake->syncs = 0;
+    (void)driver->time(device, launches, 1, 1, false, &seconds);
+    o->values[14] = fake->syncs;
+    driver->stream_destroy(device, streams[1]);
+    driver->module_unload(device, module);
+    driver->close(device);
+    o->values[15] = fake->live_streams + fake->live_events + fake->live_graphs + fake->live_execs;
+}
+
+static void test_time(void **state)
+{
+    (void)state;
+    outcome o = run(run_time, "");
+    assert_int_equal(o.statuses[0], GK_OK);
+    assert_int_equal(o.statuses[1], GK_OK);
+    assert_int_equal(o.statuses[2], GK_OK);
+    assert_int_equal(o.statuses[3], GK_ERR_INTERNAL);
+    assert_int_equal(o.statuses[4], GK_ERR_INTERNAL);
+    assert_int_equal(o.values[0], FAKE_LAUNCH_US * 1000);
+    assert_int_equal(o.values[1], 12);
+    assert_int_equal(o.values[2], 101112);
+    assert_int_equal(o.values[3], 2);
+    assert_int_equal(o.values[4], FAKE_NODE_US * 1000);
+    assert_int_equal(o.values[5], 12);
+    assert_int_equal(o.values[6], 2);
+    assert_int_equal(o.values[7], 101112);
+    assert_int_equal(o.values[8], 21);
+    assert_int_equal(o.values[9], FAKE_NODE_US * 1000);
+    assert_int_equal(o.values[10], 1023);
+    assert_int_equal(o.values[11], 4);
+    assert_int_equal(o.values[12], 12);
+    assert_int_equal(o.values[13], 3);
+    assert_int_equal(o.values[14], 2);
+    assert_int_equal(o.values[15], 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_contexts), cmocka_unit_test(test_capture),
+        cmocka_unit_test(test_reserve),  cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_time),
+    };
+    return GK_TEST_MAIN(tests);
+}

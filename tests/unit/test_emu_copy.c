@@ -1,0 +1,149 @@
+/* cp.async on the CPU device. */
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "support/emu_kernel.h"
+#include "support/gk_test.h"
+
+static gki_device *device;
+
+typedef struct args {
+    const unsigned char *in;
+    uint32_t *out;
+    int64_t what;
+} args;
+
+#define ARGS_TEXT "struct args { const unsigned char *in; unsigned *out; long long what; };\n"
+
+static const char COPIES[] =
+    ARGS_TEXT "GK_KERNEL(32, 1, args, a)\n"
+              "{\n"
+              "    GK_DYNAMIC_SHARED(s);\n"
+              "    const unsigned *w = (const unsigned *)s;\n"
+              "    if (a.what == 1) gk::cp_async<16>(s + 8, a.in, 16);\n" /* line 6 */
+              "    if (a.what == 2) gk::cp_async<8>(s, a.in + 4, 8);\n"
+              "    if (a.what == 3) gk::cp_async<4>(s + 64, a.in, 4);\n"
+              "    if (a.what == 4) gk::cp_async<8>(s, a.in, 9);\n"
+              "    if (a.what != 0) return;\n"
+              "    gk::cp_async<16>(s, a.in, 16);\n"
+              "    gk::cp_async_commit();\n"
+              "    gk::cp_async<8>(s + 16, a.in + 16, 5);\n"
+              "    gk::cp_async<4>(s + 24, a.in + 24, 0);\n"
+              "    gk::cp_async_commit();\n"
+              "    gk::cp_async<4>(s + 32, a.in + 28, 4);\n"
+              "    a.out[0] = w[0];\n" /* in flight: poison */
+              "    gk::cp_async_wait<2>();\n"
+              "    a.out[1] = w[0];\n" /* two groups may be pending */
+              "    gk::cp_async_wait<1>();\n"
+              "    a.out[2] = w[0]; a.out[3] = w[3];\n"
+              "    a.out[4] = w[4];\n"
+              "    gk::cp_async_wait<0>();\n"
+              "    a.out[5] = w[4]; a.out[6] = w[5]; a.out[7] = w[6];\n"
+              "    a.out[8] = w[8];\n" /* not committed */
+              "    gk::cp_async_commit();\n"
+              "    gk::cp_async_wait<0>();\n"
+              "    a.out[9] = w[8];\n"
+              "    gk::cp_async<4>(s, a.in + 28, 4);\n" /* an old value is gone at once */
+              "    a.out[10] = w[0];\n"
+              "    a.out[11] = w[7];\n" /* never written */
+              "    a.out[12] = gk::shared_address(s + 40);\n"
+              "}\n";
+
+static void test_copies(void **state)
+{
+    (void)state;
+    gki_module *module = emu_load(device, COPIES);
+    /* The last valid byte lies directly before an unmapped page. */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *map =
+        mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(map != MAP_FAILED);
+    assert_int_equal(mprotect(map + page, page, PROT_NONE), 0);
+    unsigned char *in = map + page - 32;
+    for (unsigned i = 0; i < 32; i++) {
+        in[i] = (unsigned char)(i + 1);
+    }
+    uint32_t out[16];
+    memset(out, 0xee, sizeof out);
+    args a = {in, out, 0};
+    assert_gk_ok(emu_launch(device, module, 1, 1, 64, &a, sizeof a));
+    static const uint32_t RIGHT[16] = {UINT32_MAX, UINT32_MAX, 0x04030201, 0x100f0e0d,
+                                       UINT32_MAX, 0x14131211, 0x00000015, 0,
+                                       UINT32_MAX, 0x201f1e1d, UINT32_MAX, UINT32_MAX,
+                                       40,         0xeeeeeeee, 0xeeeeeeee, 0xeeeeeeee};
+    for (size_t i = 0; i < 16; i++) {
+        assert_int_equal(out[i], RIGHT[i]);
+    }
+    static const char *const PARTS[] = {
+        "cp.async of 16 bytes: shared memory offset 8 is misaligned, must be a multiple of 16 at "
+        "test.cu:6",
+        "is misaligned, must be a multiple of 8",
+        "shared memory offset 64 is outside the block's 64 bytes",
+        "9 valid bytes, must be 0 to 8",
+    };
+    for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++) {
+        a.what = (int64_t)i + 1;
+        assert_gk_err(emu_launch(device, module, 1, 1, 64, &a, sizeof a), GK_ERR_DEVICE, PARTS[i]);
+    }
+    assert_int_equal(munmap(map, 2 * page), 0);
+    device->driver->module_unload(device, module);
+}
+
+/* A tile is brought in by one warp and read by another; what: 0 = right, 1 = without the wait,
+ * 2 = without the barrier. */
+static const char PIPELINE[] = ARGS_TEXT "GK_KERNEL(64, 1, args, a)\n"
+                                         "{\n"
+                                         "    GK_DYNAMIC_SHARED(s);\n"
+                                         "    const unsigned t = threadIdx.x;\n"
+                                         "    gk::cp_async<4>(s + 4 * t, a.in + 4 * t, 4);\n"
+                                         "    gk::cp_async_commit();\n"
+                                         "    if (a.what != 1) gk::cp_async_wait<0>();\n"
+                                         "    if (a.what != 2) __syncthreads();\n"
+                                         "    a.out[t] = ((unsigned *)s)[63 - t];\n"
+                                         "}\n";
+
+static void test_missing_wait(void **state)
+{
+    (void)state;
+    gki_module *module = emu_load(device, PIPELINE);
+    uint32_t in[64];
+    uint32_t out[64];
+    for (uint32_t i = 0; i < 64; i++) {
+        in[i] = i * 3;
+    }
+    for (int64_t what = 0; what < 3; what++) {
+        const args a = {(const unsigned char *)in, out, what};
+        assert_gk_ok(emu_launch(device, module, 1, 64, 256, &a, sizeof a));
+        uint32_t right = 0;
+        for (uint32_t i = 0; i < 64; i++) {
+            right += out[i] == (63 - i) * 3;
+        }
+        assert_true(what == 0 ? right == 64 : right < 64);
+    }
+    device->driver->module_unload(device, module);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    device = emu_open();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    device->driver->close(device);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_copies, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_missing_wait, setup, teardown),
+    };
+    return GK_TEST_MAIN(tests);
+}

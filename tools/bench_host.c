@@ -1,0 +1,234 @@
+#include "bench_host.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli.h"
+
+enum { CALLS = 20000, BATCH = 64 };
+
+typedef struct host_problem {
+    gk_tensor a, b, c;
+} host_problem;
+
+typedef struct host_bench {
+    gk_context *ctx;
+    host_problem *problems;
+    unsigned n_problems;
+    /* the bare launch: problem 0's kernel with its arguments */
+    void *function;
+    int64_t grid;
+    int32_t threads_per_block;
+    int64_t smem;
+    unsigned char args[GK_MAX_KERNEL_ARGS];
+    pthread_barrier_t barrier;
+    bool bare;
+} host_bench;
+
+typedef struct worker {
+    host_bench *bench;
+    pthread_t thread;
+    unsigned number;
+    float *samples;
+    bool failed;
+} worker;
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
+}
+
+static void *work(void *arg)
+{
+    worker *self = arg;
+    host_bench *bench = self->bench;
+    bench_cuda_bind();
+    void *stream = bench_cuda_stream_create();
+    uint64_t state = 88172645463325252u + self->number;
+    pthread_barrier_wait(&bench->barrier);
+    for (unsigned i = 0; i < CALLS && !self->failed; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        const host_problem *p = &bench->problems[state % bench->n_problems];
+        const double before = now_ns();
+        if (bench->bare) {
+            self->failed =
+                !bench_cuda_launch(bench->function, bench->grid, (unsigned)bench->threads_per_block,
+                                   (unsigned)bench->smem, bench->args, stream);
+        } else {
+            self->failed = gk_matmul_relu(bench->ctx, &p->a, &p->b, &p->c, stream) != GK_OK;
+        }
+        self->samples[i] = (float)(now_ns() - before);
+        /* The queue must never fill up, or the device's speed is what is timed. */
+        if (i % BATCH == BATCH - 1) {
+            bench_cuda_synchronize(stream);
+        }
+    }
+    bench_cuda_synchronize(stream);
+    return NULL;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const float x = *(const float *)a;
+    const float y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static bool run(host_bench *bench, unsigned threads, bool bare, double *p50, double *p99)
+{
+    worker *workers = calloc(threads, sizeof(*workers));
+    float *samples = calloc((size_t)threads * CALLS, sizeof(*samples));
+    if (workers == NULL || samples == NULL) {
+        free(workers);
+        free(samples);
+        cli_error(EXIT_SOME_FAILED, "out of memory");
+        return false;
+    }
+    bench->bare = bare;
+    pthread_barrier_init(&bench->barrier, NULL, threads);
+    for (unsigned i = 0; i < threads; i++) {
+        workers[i] = (worker){.bench = bench, .number = i, .samples = samples + (size_t)i * CALLS};
+        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
+            abort();
+        }
+    }
+    bool good = true;
+    for (unsigned i = 0; i < threads; i++) {
+        pthread_join(workers[i].thread, NULL);
+        good = good && !workers[i].failed;
+    }
+    pthread_barrier_destroy(&bench->barrier);
+    const size_t count = (size_t)threads * CALLS;
+    qsort(samples, count, sizeof(*samples), ascending);
+    *p50 = (double)samples[count / 2];
+    *p99 = (double)samples[count - count / 100];
+    free(samples);
+    free(workers);
+    return good;
+}
+
+/* Small problems of different sizes over the same three buffers. */
+static bool prepare(host_bench *bench, unsigned shapes)
+{
+    void *a = NULL;
+    void *b = NULL;
+    void *c = NULL;
+    const size_t bytes = (size_t)4 << 20;
+    if (gk_mem_alloc(bench->ctx, bytes, &a) != GK_OK ||
+        gk_mem_alloc(bench->ctx, bytes, &b) != GK_OK ||
+        gk_mem_alloc(bench->ctx, bytes, &c) != GK_OK) {
+        cli_gk_error(EXIT_SOME_FAILED, "host cost");
+        return false;
+    }
+    for (unsigned i = 0; i < shapes; i++) {
+        host_problem *p = &bench->problems[i];
+        const int64_t m = 1 + i % 100;
+        const int64_t n = 8 * (1 + i / 100 % 100);
+        const int64_t k = 32 * (1 + i / 10000);
+        p->a = gk_matrix(a, GK_BF16, m, k);
+        p->b = gk_matrix(b, GK_BF16, k, n);
+        p->c = gk_matrix(c, GK_BF16, m, n);
+        gk_call call;
+        if (gk_matmul_call(&call, &p->a, &p->b, &p->c, NULL) != GK_OK ||
+            gk_prepare(bench->ctx, "matmul_relu", &call, NULL) != GK_OK ||
+            gk_matmul_relu(bench->ctx, &p->a, &p->b, &p->c, NULL) != GK_OK) {
+            cli_gk_error(EXIT_SOME_FAILED, "host cost: problem %u", i);
+            return false;
+        }
+    }
+    return gk_synchronize(bench->ctx, NULL) == GK_OK;
+}
+
+/* The values behind the names in a plan's configuration text. */
+static gk_config read_config(const gk_variant *variant, const char *text)
+{
+    gk_config config = {{0}};
+    for (uint32_t i = 0; i < variant->n_params; i++) {
+        const size_t length = strlen(variant->params[i].name);
+        for (const char *at = text; at != NULL; at = strchr(at, ' ')) {
+            at += *at == ' ';
+            if (strncmp(at, variant->params[i].name, length) == 0 && at[length] == '=') {
+                config.values[i] = (int32_t)strtol(at + length + 1, NULL, 10);
+                break;
+            }
+        }
+    }
+    return config;
+}
+
+static bool prepare_bare(host_bench *bench)
+{
+    const gk_preset *preset;
+    const gk_op_desc *op = gk_op_find("matmul_relu", &preset);
+    const host_problem *p = &bench->problems[0];
+    gk_call call;
+    gk_plan *plan = NULL;
+    gk_plan_description info = {.struct_size = sizeof(info)};
+    gk_problem problem;
+    memset(&problem, 0, sizeof(problem));
+    if (gk_matmul_call(&call, &p->a, &p->b, &p->c, NULL) != GK_OK ||
+        gk_plan_create(&plan, bench->ctx, "matmul_relu", &call, NULL) != GK_OK ||
+        gk_plan_info(plan, &info) != GK_OK) {
+        cli_gk_error(EXIT_SOME_FAILED, "host cost");
+        return false;
+    }
+    memcpy(call.attrs, preset->attrs, sizeof(call.attrs));
+    bool good = op->infer(&call, &problem) == GK_OK && info.workspace == 0;
+    for (uint32_t i = 0; good && i < op->n_variants; i++) {
+        if (strcmp(op->variants[i]->name, info.variant) == 0) {
+            const gk_config config = read_config(op->variants[i], info.config);
+            op->pack(&call, &problem, op->variants[i], &config, NULL, NULL, bench->args);
+        }
+    }
+    bench->function = info.function;
+    bench->grid = info.grid;
+    bench->threads_per_block = info.threads;
+    bench->smem = info.smem;
+    gk_plan_destroy(&plan);
+    if (!good) {
+        cli_error(EXIT_SOME_FAILED, "host cost: the kernel cannot be launched bare");
+    }
+    return good;
+}
+
+bool bench_host_cost(gk_context *ctx, unsigned shapes, unsigned threads, bool json)
+{
+    host_bench bench = {.ctx = ctx, .n_problems = shapes};
+    bench.problems = calloc(shapes, sizeof(*bench.problems));
+    double bare50 = 0;
+    double bare99 = 0;
+    double gk50 = 0;
+    double gk99 = 0;
+    /* Twice in turn: the second pair counts, the first warms up. */
+    bool good = bench.problems != NULL && prepare(&bench, shapes) && prepare_bare(&bench);
+    for (int i = 0; good && i < 2; i++) {
+        good = run(&bench, threads, true, &bare50, &bare99) &&
+               run(&bench, threads, false, &gk50, &gk99);
+    }
+    free(bench.problems);
+    if (!good) {
+        return false;
+    }
+    if (json) {
+        cli_json *row = cli_json_begin();
+        cli_json_number(row, "shapes", shapes);
+        cli_json_number(row, "threads", threads);
+        cli_json_number(row, "bare_p50_ns", bare50);
+        cli_json_number(row, "bare_p99_ns", bare99);
+        cli_json_number(row, "gk_p50_ns", gk50);
+        cli_json_number(row, "gk_p99_ns", gk99);
+        cli_json_end(row, stdout);
+    } else {
+        printf("host cost, %u shapes, %u threads: cuLaunchKernel p50 %.0f ns p99 %.0f ns, "
+               "gk_matmul_relu p50 %.0f ns p99 %.0f ns, difference p50 %+.0f ns\n",
+               shapes, threads, bare50, bare99, gk50, gk99, gk50 - bare50);
+    }
+    return true;
+}

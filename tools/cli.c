@@ -1,0 +1,261 @@
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *tool_name = "gk";
+
+void cli_start(const char *tool)
+{
+    tool_name = tool;
+    signal(SIGPIPE, SIG_IGN);
+}
+
+int cli_finish(int code)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "%s: writing to standard output failed\n", tool_name);
+        return code == 0 ? EXIT_SOME_FAILED : code;
+    }
+    return code;
+}
+
+int cli_error(int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "%s: ", tool_name);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    if (code == EXIT_USAGE) {
+        fprintf(stderr, "%s: see %s --help\n", tool_name, tool_name);
+    }
+    return code;
+}
+
+int cli_gk_error(int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "%s: ", tool_name);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, ": %s (%s)\n", gk_error_last()->message,
+            gk_status_name(gk_error_last()->status));
+    va_end(args);
+    return code;
+}
+
+/* Digits only, so that neither a sign, a blank nor a suffix passes. */
+static bool parse_count(const char *text, size_t length, int64_t *out)
+{
+    int64_t value = 0;
+    if (length == 0) {
+        return false;
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9' || __builtin_mul_overflow(value, (int64_t)10, &value) ||
+            __builtin_add_overflow(value, (int64_t)(text[i] - '0'), &value)) {
+            return false;
+        }
+    }
+    if (value > (INT64_C(1) << 62)) {
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+bool cli_parse_shape(const gk_op_desc *op, const char *text, int64_t *dims)
+{
+    const char *at = text;
+    for (uint32_t i = 0; i < op->n_dims; i++) {
+        const char *end = strchr(at, 'x');
+        if (end == NULL || i + 1 == op->n_dims) {
+            end = at + strlen(at);
+        }
+        int64_t value;
+        if (!parse_count(at, (size_t)(end - at), &value)) {
+            cli_error(EXIT_USAGE, "\"%s\" is no shape: %s is \"%.*s\", expected a number", text,
+                      op->dim_names[i], (int)(end - at), at);
+            return false;
+        }
+        if (*end == '\0' && i + 1 < op->n_dims) {
+            cli_error(EXIT_USAGE, "\"%s\" is no shape: it has %u numbers, %s has %u", text, i + 1,
+                      op->name, op->n_dims);
+            return false;
+        }
+        dims[i] = value;
+        at = end + 1;
+    }
+    return true;
+}
+
+bool cli_parse_number(const char *option, const char *text, double low, double high, double *out)
+{
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || errno != 0 || !(value >= low && value <= high)) {
+        cli_error(EXIT_USAGE, "%s is \"%s\", expected a number from %g to %g", option, text, low,
+                  high);
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+static cli_problem *add_problem(cli_problems *out)
+{
+    cli_problem *grown = realloc(out->items, (out->count + 1) * sizeof(*grown));
+    if (grown == NULL) {
+        cli_error(EXIT_SOME_FAILED, "out of memory");
+        return NULL;
+    }
+    out->items = grown;
+    memset(&grown[out->count], 0, sizeof(*grown));
+    return &grown[out->count++];
+}
+
+static bool set_words(cli_problem *problem, const char *dtype, const char *layout)
+{
+    if (strlen(dtype) >= sizeof(problem->dtype) || strlen(layout) >= sizeof(problem->layout)) {
+        cli_error(EXIT_USAGE, "dtype is \"%s\" and layout is \"%s\", expected short words", dtype,
+                  layout);
+        return false;
+    }
+    snprintf(problem->dtype, sizeof(problem->dtype), "%s", dtype);
+    snprintf(problem->layout, sizeof(problem->layout), "%s", layout);
+    return true;
+}
+
+static bool add_line(const gk_op_desc *op, const char *path, unsigned number, char *line,
+                     cli_problems *out)
+{
+    char *words[3 + GK_MAX_DIMS];
+    uint32_t n_words = 0;
+    char *state = NULL;
+    for (char *word = strtok_r(line, " \t\r\n", &state); word != NULL && *word != '#';
+         word = strtok_r(NULL, " \t\r\n", &state)) {
+        if (n_words < 3 + GK_MAX_DIMS) {
+            words[n_words] = word;
+        }
+        n_words++;
+    }
+    if (n_words == 0) {
+        return true;
+    }
+    if (n_words != 2 + op->n_dims) {
+        cli_error(EXIT_USAGE, "%s:%u has %u words, expected dtype, layout and %u numbers", path,
+                  number, n_words, op->n_dims);
+        return false;
+    }
+    cli_problem *problem = add_problem(out);
+    if (problem == NULL || !set_words(problem, words[0], words[1])) {
+        return false;
+    }
+    for (uint32_t i = 0; i < op->n_dims; i++) {
+        if (!parse_count(words[2 + i], strlen(words[2 + i]), &problem->item.dims[i])) {
+            cli_error(EXIT_USAGE, "%s:%u: %s is \"%s\", expected a number", path, number,
+                      op->dim_names[i], words[2 + i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool add_file(const gk_op_desc *op, const char *path, cli_problems *out)
+{
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        cli_error(EXIT_USAGE, "--shapes %s: %s", path, strerror(errno));
+        return false;
+    }
+    char line[512];
+    bool good = true;
+    for (unsigned number = 1; good && fgets(line, sizeof(line), file) != NULL; number++) {
+        good = add_line(op, path, number, line, out);
+    }
+    fclose(file);
+    return good;
+}
+
+bool cli_collect(const gk_op_desc *op, const cli_options *options, char **shapes, int n_shapes,
+                 cli_problems *out)
+{
+    for (int i = 0; i < n_shapes; i++) {
+        cli_problem *problem = add_problem(out);
+        if (problem == NULL || !cli_parse_shape(op, shapes[i], problem->item.dims) ||
+            !set_words(problem, options->dtype, options->layout)) {
+            return false;
+        }
+    }
+    if (options->shapes_file != NULL && !add_file(op, options->shapes_file, out)) {
+        return false;
+    }
+    if (out->count == 0) {
+        cli_error(EXIT_USAGE, "no shape is given");
+        return false;
+    }
+    for (size_t i = 0; i < out->count; i++) {
+        out->items[i].item.dtype = out->items[i].dtype;
+        out->items[i].item.layout = out->items[i].layout;
+    }
+    return true;
+}
+
+void cli_problem_name(const gk_op_desc *op, const cli_problem *problem, char *out, size_t size)
+{
+    int at = snprintf(out, size, "%s %s ", problem->dtype, problem->layout);
+    for (uint32_t i = 0; i < op->n_dims && at >= 0 && (size_t)at < size; i++) {
+        at += snprintf(out + at, size - (size_t)at, i == 0 ? "%lld" : "x%lld",
+                       (long long)problem->item.dims[i]);
+    }
+}
+
+gk_status cli_call(const gk_op_desc *op, const gk_preset *preset, const cli_problem *problem,
+                   gk_tensor *tensors, gk_call *call)
+{
+    memset(call, 0, sizeof(*call));
+    for (uint32_t i = 0; i < op->n_attrs; i++) {
+        call->attrs[i] = preset != NULL ? preset->attrs[i] : op->attrs[i].default_value;
+    }
+    gk_status status = op->example(&problem->item, tensors, call);
+    for (uint32_t i = 0; i < op->n_args; i++) {
+        tensors[i].data = (void *)((uintptr_t)(i + 1) << 44);
+    }
+    return status;
+}
+
+static void log_to_stderr(void *user, gk_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
+gk_status cli_context(const cli_options *options, gk_context_options *context_options,
+                      gk_context **out)
+{
+    context_options->cache_path = options->cache;
+    context_options->log = log_to_stderr;
+    context_options->log_level = options->verbose ? GK_LOG_DEBUG : GK_LOG_WARNING;
+    return gk_context_create(out, options->device, context_options);
+}
+
+void cli_format_time(double seconds, char *out, size_t size)
+{
+    if (!(seconds > 0)) {
+        snprintf(out, size, "-");
+    } else if (seconds < 1e-3) {
+        snprintf(out, size, "%.2f us", seconds * 1e6);
+    } else if (seconds < 1) {
+        snprintf(out, size, "%.4f ms", seconds * 1e3);
+    } else {
+        snprintf(out, size, "%.3f s", seconds);
+    }
+}

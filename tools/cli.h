@@ -1,0 +1,72 @@
+/* What the command-line tools share: shapes, options, tables, JSON lines. */
+#ifndef CLI_H
+#define CLI_H
+
+#include <stdio.h>
+
+#include <gk/gk.h>
+
+enum { EXIT_SOME_FAILED = 1, EXIT_USAGE = 2 };
+
+/* One problem of the command line. */
+typedef struct cli_problem {
+    gk_case item;
+    char dtype[24];
+    char layout[8];
+} cli_problem;
+
+typedef struct cli_problems {
+    cli_problem *items;
+    size_t count;
+} cli_problems;
+
+/* Options that several tools take. */
+typedef struct cli_options {
+    const char *device;
+    const char *cache;
+    const char *dtype;
+    const char *layout;
+    const char *shapes_file;
+    bool json;
+    bool verbose;
+} cli_options;
+
+/* Prints "tool: message" and, for usage errors, where help is. Returns `code`. */
+int cli_error(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same with gk's last error behind the message. */
+int cli_gk_error(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Names the tool for messages and ignores SIGPIPE, so that a reader that closes early is seen as a
+ * failed write and not as a death. */
+void cli_start(const char *tool);
+/* Flushes stdout; EXIT_SOME_FAILED if anything written to it was lost. */
+int cli_finish(int code);
+
+/* "4096x4096x64" for an op of n dims: false (with a message) for anything but n numbers from 0 to
+ * 2^62. */
+bool cli_parse_shape(const gk_op_desc *op, const char *text, int64_t *dims);
+bool cli_parse_number(const char *option, const char *text, double low, double high, double *out);
+/* Adds shapes from argv and from the file ("dtype layout M N K" a line, # comments). */
+bool cli_collect(const gk_op_desc *op, const cli_options *options, char **shapes, int n_shapes,
+                 cli_problems *out);
+/* "bf16 nn 4096x4096x4096" */
+void cli_problem_name(const gk_op_desc *op, const cli_problem *problem, char *out, size_t size);
+/* Tensors and call for the problem, with made-up distinct addresses in place of data. */
+gk_status cli_call(const gk_op_desc *op, const gk_preset *preset, const cli_problem *problem,
+                   gk_tensor *tensors, gk_call *call);
+
+/* A context with the options' device and cache; messages go to stderr. */
+gk_status cli_context(const cli_options *options, gk_context_options *context_options,
+                      gk_context **out);
+
+/* One JSON object a line. */
+typedef struct cli_json cli_json;
+cli_json *cli_json_begin(void);
+void cli_json_text(cli_json *json, const char *name, const char *value);
+void cli_json_number(cli_json *json, const char *name, double value);
+void cli_json_bool(cli_json *json, const char *name, bool value);
+void cli_json_end(cli_json *json, FILE *out);
+
+/* "12.3 us" */
+void cli_format_time(double seconds, char *out, size_t size);
+
+#endif

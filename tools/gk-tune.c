@@ -1,0 +1,547 @@
+/* gk-tune: fills the cache in advance, and shows what is in it. */
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const char help[] =
+    "usage: gk-tune warm OP SHAPE... [options]     tune problems and store the answers\n"
+    "       gk-tune list [OP] [options]            what is stored\n"
+    "       gk-tune info [options]                 device, compiler, cache file and its state\n"
+    "       gk-tune explain OP SHAPE [options]     what was tried for a problem, and what won\n"
+    "       gk-tune export FILE [options]          the answers as text\n"
+    "       gk-tune import FILE [options]          merge such text; answers already there stay\n"
+    "\n"
+    "A SHAPE is the op's sizes joined by x: MxNxK for matmul.\n"
+    "\n"
+    "  --dtype D        f64, f32, tf32, f16, bf16, e4m3, e5m2, i8, u8, i32 (default f32)\n"
+    "  --layout L       nn, nt, tn or tt (default nn)\n"
+    "  --shapes FILE    more problems, one a line: dtype layout M N K; # starts a comment\n"
+    "  --device D       cuda, cuda:N or cpu (default cuda)\n"
+    "  --cache FILE     the cache file (default $GK_CACHE, then ~/.cache/gk/gk.db)\n"
+    "  --budget S       seconds a problem may take (default: no limit)\n"
+    "  --effort E       quick, full or exhaustive (default full)\n"
+    "  --variant V      only this variant\n"
+    "  --jobs N         compile in N threads (default: the processors there are)\n"
+    "  --retune         measure again what is stored already\n"
+    "  --replace        import: let the file's answers win\n"
+    "  --json           one JSON object a line on standard output\n"
+    "  --verbose        everything the library logs, on standard error\n"
+    "  --help, --version\n"
+    "\n"
+    "Exit status: 0 everything asked for was done and saved, 1 something failed or was not saved,\n"
+    "2 the command line is wrong. Ctrl-C keeps what is finished.\n";
+
+typedef struct tune_options {
+    cli_options common;
+    gk_tune_options tune;
+    double jobs;
+    bool replace;
+} tune_options;
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+typedef struct warm_state {
+    const gk_op_desc *op;
+    size_t index;
+    size_t total;
+    char name[96];
+    struct timespec start;
+    bool terminal;
+    bool line_open;
+} warm_state;
+
+static double seconds_since(const struct timespec *start)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - start->tv_sec) + 1e-9 * (double)(now.tv_nsec - start->tv_nsec);
+}
+
+/* Time left, from the share of the problems that is done; the one at work counts by its stage. */
+static void format_eta(const warm_state *state, const gk_tune_progress *progress, char *out,
+                       size_t size)
+{
+    static const struct {
+        const char *stage;
+        double before;
+        double share;
+    } stages[] = {
+        {"compile", 0.0, 0.5}, {"verify", 0.5, 0.1}, {"measure", 0.6, 0.2}, {"final", 0.8, 0.2}};
+    double done = 0;
+    for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++) {
+        if (strcmp(stages[i].stage, progress->stage) == 0 && progress->total > 0) {
+            done = stages[i].before + stages[i].share * progress->done / progress->total;
+        }
+    }
+    const double share = ((double)state->index + done) / (double)state->total;
+    const double elapsed = seconds_since(&state->start);
+    if (share < 0.02) {
+        snprintf(out, size, "--:--");
+        return;
+    }
+    const long left = (long)(elapsed / share - elapsed + 0.5);
+    snprintf(out, size, "%02ld:%02ld", left / 60, left % 60);
+}
+
+static bool show_progress(void *user, const gk_tune_progress *progress)
+{
+    warm_state *state = user;
+    if (state->terminal) {
+        char eta[32];
+        char best[32];
+        format_eta(state, progress, eta, sizeof(eta));
+        cli_format_time(progress->best_seconds, best, sizeof(best));
+        fprintf(stderr, "\r\033[K[%zu/%zu] %s  %s %u/%u  best %s  ETA %s", state->index + 1,
+                state->total, state->name, progress->stage, progress->done, progress->total, best,
+                eta);
+        state->line_open = true;
+    }
+    return !interrupted;
+}
+
+static void print_header(void)
+{
+    printf("%-28s %-8s %12s %10s %9s %6s %8s  %s\n", "shape", "variant", "time", "TFLOP/s",
+           "roofline", "tried", "refused", "config");
+}
+
+static void print_row(const warm_state *state, const gk_tune_report *report, bool json,
+                      const char *error)
+{
+    const double tflops = report->seconds > 0 ? report->flops / report->seconds * 1e-12 : 0;
+    const double share = report->seconds > 0 ? report->roofline_seconds / report->seconds : 0;
+    if (json) {
+        cli_json *row = cli_json_begin();
+        cli_json_text(row, "op", state->op->name);
+        cli_json_text(row, "shape", state->name);
+        cli_json_text(row, "status", error == NULL ? "ok" : error);
+        cli_json_text(row, "variant", report->variant);
+        cli_json_text(row, "config", report->config);
+        cli_json_number(row, "seconds", report->seconds);
+        cli_json_number(row, "spread", report->spread);
+        cli_json_number(row, "guess_seconds", report->guess_seconds);
+        cli_json_number(row, "tflops", tflops);
+        cli_json_number(row, "roofline_share", share);
+        cli_json_number(row, "space", report->space);
+        cli_json_number(row, "tried", report->tried);
+        cli_json_number(row, "refused", report->refused);
+        cli_json_number(row, "measured", report->measured);
+        cli_json_number(row, "wall_seconds", report->wall_s);
+        cli_json_number(row, "compile_seconds", report->compile_s);
+        cli_json_bool(row, "from_cache", report->from_cache);
+        cli_json_bool(row, "saved", report->saved);
+        cli_json_end(row, stdout);
+    } else if (error != NULL) {
+        printf("%-28s %s\n", state->name, error);
+    } else {
+        char time[32];
+        char roofline[16] = "-";
+        cli_format_time(report->seconds, time, sizeof(time));
+        if (share > 0) {
+            snprintf(roofline, sizeof(roofline), "%.1f %%", share * 100);
+        }
+        printf("%-28s %-8s %12s %10.2f %9s %6u %8u  %s%s\n", state->name, report->variant, time,
+               tflops, roofline, report->tried, report->refused, report->config,
+               report->from_cache ? "  (stored)" : "");
+    }
+    fflush(stdout);
+}
+
+/* 0, or 1 if the problem failed or its answer was not saved. */
+static int warm_one(gk_context *ctx, const char *op_name, const gk_preset *preset,
+                    const cli_problem *problem, const tune_options *options, warm_state *state)
+{
+    gk_tensor tensors[GK_MAX_ARGS];
+    gk_call call;
+    memset(tensors, 0, sizeof(tensors));
+    gk_tune_report report = {.struct_size = sizeof(report)};
+    gk_tune_options tune = options->tune;
+    tune.struct_size = sizeof(tune);
+    tune.progress = show_progress;
+    tune.progress_user = state;
+    gk_status status = cli_call(state->op, preset, problem, tensors, &call);
+    if (status == GK_OK) {
+        status = gk_tune(ctx, op_name, &call, &tune, &report);
+    }
+    if (state->line_open) {
+        fprintf(stderr, "\r\033[K");
+        state->line_open = false;
+    }
+    if (status != GK_OK) {
+        print_row(state, &report, options->common.json, gk_status_name(status));
+        return cli_gk_error(EXIT_SOME_FAILED, "%s", state->name);
+    }
+    print_row(state, &report, options->common.json, NULL);
+    if (!report.saved && !report.from_cache && report.tried > 0) {
+        return cli_error(EXIT_SOME_FAILED, "%s: the answer was not saved", state->name);
+    }
+    return 0;
+}
+
+static int warm(const tune_options *options, int argc, char **argv)
+{
+    const gk_preset *preset = NULL;
+    if (argc < 1) {
+        return cli_error(EXIT_USAGE, "warm needs an op");
+    }
+    const gk_op_desc *op = gk_op_find(argv[0], &preset);
+    if (op == NULL) {
+        return cli_error(EXIT_USAGE, "there is no op \"%s\"", argv[0]);
+    }
+    cli_problems problems = {0};
+    if (!cli_collect(op, &options->common, argv + 1, argc - 1, &problems)) {
+        free(problems.items);
+        return EXIT_USAGE;
+    }
+    gk_context *ctx = NULL;
+    gk_context_options context_options = {.struct_size = sizeof(context_options),
+                                          .compile_threads = (int32_t)options->jobs};
+    if (cli_context(&options->common, &context_options, &ctx) != GK_OK) {
+        free(problems.items);
+        return cli_gk_error(EXIT_SOME_FAILED, "cannot open the device");
+    }
+    signal(SIGINT, on_interrupt);
+    signal(SIGTERM, on_interrupt);
+    warm_state state = {.op = op, .total = problems.count, .terminal = isatty(STDERR_FILENO) != 0};
+    clock_gettime(CLOCK_MONOTONIC, &state.start);
+    if (!options->common.json) {
+        print_header();
+    }
+    int code = 0;
+    for (size_t i = 0; i < problems.count && !interrupted; i++) {
+        state.index = i;
+        cli_problem_name(op, &problems.items[i], state.name, sizeof(state.name));
+        if (warm_one(ctx, argv[0], preset, &problems.items[i], options, &state) != 0) {
+            code = EXIT_SOME_FAILED;
+        }
+        if (!state.terminal) {
+            gk_tune_progress done = {.stage = "", .total = 1};
+            char eta[32];
+            state.index = i + 1;
+            format_eta(&state, &done, eta, sizeof(eta));
+            fprintf(stderr, "[%zu/%zu] %s  %.1f s  ETA %s\n", i + 1, problems.count, state.name,
+                    seconds_since(&state.start), eta);
+        }
+    }
+    if (interrupted) {
+        code = cli_error(EXIT_SOME_FAILED, "interrupted: finished problems are kept");
+    }
+    gk_context_destroy(&ctx);
+    free(problems.items);
+    return code;
+}
+
+typedef struct list_state {
+    bool json;
+    unsigned count;
+} list_state;
+
+static bool list_entry(void *user, const gk_cache_entry *entry)
+{
+    list_state *state = user;
+    state->count++;
+    if (state->json) {
+        cli_json *row = cli_json_begin();
+        cli_json_text(row, "op", entry->op);
+        cli_json_text(row, "problem", entry->problem);
+        cli_json_text(row, "environment", entry->environment);
+        cli_json_bool(row, "current", entry->current);
+        cli_json_text(row, "variant", entry->variant);
+        cli_json_text(row, "config", entry->config);
+        cli_json_number(row, "seconds", entry->seconds);
+        cli_json_number(row, "trials", entry->trials);
+        cli_json_number(row, "created", (double)entry->created);
+        cli_json_end(row, stdout);
+        return true;
+    }
+    char time[32];
+    cli_format_time(entry->seconds, time, sizeof(time));
+    printf("%s %s\n    %s %s  %s  %u trials%s\n", entry->op, entry->problem, entry->variant,
+           entry->config, time, entry->trials, entry->current ? "" : "  (another environment)");
+    return !ferror(stdout);
+}
+
+static int list(gk_context *ctx, const tune_options *options, int argc, char **argv)
+{
+    list_state state = {.json = options->common.json};
+    if (argc > 1) {
+        return cli_error(EXIT_USAGE, "list takes one op, not %d words", argc);
+    }
+    if (argc == 1 && gk_op_find(argv[0], NULL) == NULL) {
+        return cli_error(EXIT_USAGE, "there is no op \"%s\"", argv[0]);
+    }
+    if (gk_cache_list(ctx, argc == 1 ? argv[0] : NULL, list_entry, &state) != GK_OK) {
+        return cli_gk_error(EXIT_SOME_FAILED, "list");
+    }
+    if (!state.json) {
+        printf("%u stored\n", state.count);
+    }
+    return 0;
+}
+
+static bool count_entry(void *user, const gk_cache_entry *entry)
+{
+    unsigned *counts = user;
+    counts[0]++;
+    counts[1] += entry->current;
+    return true;
+}
+
+static int info(gk_context *ctx, const tune_options *options)
+{
+    gk_statistics stats = {.struct_size = sizeof(stats)};
+    gk_device_info device;
+    unsigned counts[2] = {0, 0};
+    if (gk_stats(ctx, &stats) != GK_OK || gk_device_info_get(ctx, &device) != GK_OK ||
+        gk_cache_list(ctx, NULL, count_entry, counts) != GK_OK) {
+        return cli_gk_error(EXIT_SOME_FAILED, "info");
+    }
+    if (options->common.json) {
+        cli_json *row = cli_json_begin();
+        cli_json_text(row, "version", gk_version_string());
+        cli_json_text(row, "device", device.name);
+        cli_json_text(row, "arch", device.arch);
+        cli_json_text(row, "compiler", device.compiler);
+        cli_json_text(row, "cache", stats.cache_path);
+        cli_json_text(row, "degraded", stats.cache_degraded);
+        cli_json_number(row, "stored", counts[0]);
+        cli_json_number(row, "current", counts[1]);
+        cli_json_end(row, stdout);
+        return 0;
+    }
+    printf("gk        %s\ndevice    %s, %d SMs, %s\ncompiler  %s\ncache     %s\n",
+           gk_version_string(), device.name, device.sm_count, device.arch, device.compiler,
+           stats.cache_path[0] != '\0' ? stats.cache_path : "in memory only");
+    if (stats.cache_degraded[0] != '\0') {
+        printf("degraded  %s\n", stats.cache_degraded);
+    }
+    printf("stored    %u answers, %u for this device, compiler and templates\n", counts[0],
+           counts[1]);
+    return 0;
+}
+
+static bool explain_trial(void *user, const gk_trial *trial)
+{
+    list_state *state = user;
+    state->count++;
+    if (state->json) {
+        cli_json *row = cli_json_begin();
+        cli_json_text(row, "variant", trial->variant);
+        cli_json_text(row, "config", trial->config);
+        cli_json_text(row, "status", trial->status);
+        cli_json_number(row, "seconds", trial->seconds);
+        cli_json_number(row, "spread", trial->spread);
+        cli_json_number(row, "max_error", trial->max_error);
+        cli_json_bool(row, "chosen", trial->chosen);
+        cli_json_end(row, stdout);
+        return true;
+    }
+    char time[32];
+    cli_format_time(trial->seconds, time, sizeof(time));
+    printf("%c %12s  +-%4.1f %%  %-14s error %4.2f  %-6s %s\n", trial->chosen ? '*' : ' ', time,
+           trial->spread * 100, trial->status, trial->max_error, trial->variant, trial->config);
+    return !ferror(stdout);
+}
+
+static int explain(gk_context *ctx, const tune_options *options, int argc, char **argv)
+{
+    const gk_preset *preset = NULL;
+    if (argc != 2) {
+        return cli_error(EXIT_USAGE, "explain takes an op and a shape, not %d words", argc);
+    }
+    const gk_op_desc *op = gk_op_find(argv[0], &preset);
+    if (op == NULL) {
+        return cli_error(EXIT_USAGE, "there is no op \"%s\"", argv[0]);
+    }
+    cli_problems problems = {0};
+    if (!cli_collect(op, &options->common, argv + 1, 1, &problems)) {
+        free(problems.items);
+        return EXIT_USAGE;
+    }
+    gk_tensor tensors[GK_MAX_ARGS];
+    memset(tensors, 0, sizeof(tensors));
+    gk_call call;
+    list_state state = {.json = options->common.json};
+    gk_status status = cli_call(op, preset, &problems.items[0], tensors, &call);
+    if (status == GK_OK) {
+        status = gk_cache_trials(ctx, argv[0], &call, explain_trial, &state);
+    }
+    free(problems.items);
+    if (status != GK_OK) {
+        return cli_gk_error(EXIT_SOME_FAILED, "explain %s %s", argv[0], argv[1]);
+    }
+    if (state.count == 0) {
+        return cli_error(EXIT_SOME_FAILED, "nothing is stored for %s %s on this device", argv[0],
+                         argv[1]);
+    }
+    return 0;
+}
+
+static int export_or_import(gk_context *ctx, const tune_options *options, const char *verb,
+                            int argc, char **argv)
+{
+    if (argc != 1) {
+        return cli_error(EXIT_USAGE, "%s takes one file, not %d words", verb, argc);
+    }
+    uint32_t taken = 0;
+    uint32_t skipped = 0;
+    gk_status status = strcmp(verb, "export") == 0
+                           ? gk_cache_export(ctx, argv[0], &taken)
+                           : gk_cache_import(ctx, argv[0], options->replace, &taken, &skipped);
+    if (status != GK_OK) {
+        return cli_gk_error(EXIT_SOME_FAILED, "%s %s", verb, argv[0]);
+    }
+    fprintf(stderr, "%sed %u answers", verb, taken);
+    if (skipped > 0) {
+        fprintf(stderr, ", skipped %u lines", skipped);
+    }
+    fputc('\n', stderr);
+    return skipped > 0 ? EXIT_SOME_FAILED : 0;
+}
+
+static bool parse_effort(const char *text, gk_effort *out)
+{
+    static const char *const names[] = {"quick", "full", "exhaustive"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (gk_effort)(GK_EFFORT_QUICK + i);
+            return true;
+        }
+    }
+    cli_error(EXIT_USAGE, "--effort is \"%s\", expected quick, full or exhaustive", text);
+    return false;
+}
+
+enum { OPT_HELP = 256, OPT_VERSION };
+
+static const struct option long_options[] = {
+    {"dtype", required_argument, NULL, 'd'},     {"layout", required_argument, NULL, 'l'},
+    {"shapes", required_argument, NULL, 's'},    {"device", required_argument, NULL, 'D'},
+    {"cache", required_argument, NULL, 'c'},     {"budget", required_argument, NULL, 'b'},
+    {"effort", required_argument, NULL, 'e'},    {"variant", required_argument, NULL, 'V'},
+    {"jobs", required_argument, NULL, 'j'},      {"retune", no_argument, NULL, 'r'},
+    {"replace", no_argument, NULL, 'R'},         {"json", no_argument, NULL, 'J'},
+    {"verbose", no_argument, NULL, 'v'},         {"help", no_argument, NULL, OPT_HELP},
+    {"version", no_argument, NULL, OPT_VERSION}, {NULL, 0, NULL, 0}};
+
+/* 0 to go on, 1 if done, 2 for a usage error. */
+static int parse_options(int argc, char **argv, tune_options *options)
+{
+    int option;
+    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+        bool good = true;
+        switch (option) {
+        case 'd':
+            options->common.dtype = optarg;
+            break;
+        case 'l':
+            options->common.layout = optarg;
+            break;
+        case 's':
+            options->common.shapes_file = optarg;
+            break;
+        case 'D':
+            options->common.device = optarg;
+            break;
+        case 'c':
+            options->common.cache = optarg;
+            break;
+        case 'b':
+            good = cli_parse_number("--budget", optarg, 0, 1e9, &options->tune.budget_s);
+            break;
+        case 'e':
+            good = parse_effort(optarg, &options->tune.effort);
+            break;
+        case 'V':
+            options->tune.variant = optarg;
+            break;
+        case 'j':
+            good = cli_parse_number("--jobs", optarg, 1, 1024, &options->jobs);
+            break;
+        case 'r':
+            options->tune.retune = true;
+            break;
+        case 'R':
+            options->replace = true;
+            break;
+        case 'J':
+            options->common.json = true;
+            break;
+        case 'v':
+            options->common.verbose = true;
+            break;
+        case OPT_HELP:
+            fputs(help, stdout);
+            return 1;
+        case OPT_VERSION:
+            printf("gk-tune %s\n", gk_version_string());
+            return 1;
+        default:
+            return cli_error(EXIT_USAGE, "the options are wrong");
+        }
+        if (!good) {
+            return EXIT_USAGE;
+        }
+    }
+    return 0;
+}
+
+static int with_context(const tune_options *options, const char *verb, int argc, char **argv)
+{
+    static const char *const verbs[] = {"list", "info", "explain", "export", "import"};
+    bool known = false;
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+        known = known || strcmp(verb, verbs[i]) == 0;
+    }
+    if (!known) {
+        return cli_error(EXIT_USAGE, "there is no command \"%s\"", verb);
+    }
+    gk_context *ctx = NULL;
+    gk_context_options context_options = {.struct_size = sizeof(context_options)};
+    if (cli_context(&options->common, &context_options, &ctx) != GK_OK) {
+        return cli_gk_error(EXIT_SOME_FAILED, "cannot open the device");
+    }
+    int code;
+    if (strcmp(verb, "list") == 0) {
+        code = list(ctx, options, argc, argv);
+    } else if (strcmp(verb, "info") == 0) {
+        code = info(ctx, options);
+    } else if (strcmp(verb, "explain") == 0) {
+        code = explain(ctx, options, argc, argv);
+    } else {
+        code = export_or_import(ctx, options, verb, argc, argv);
+    }
+    gk_context_destroy(&ctx);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    cli_start("gk-tune");
+    tune_options options = {.common = {.dtype = "f32", .layout = "nn"}};
+    int parsed = parse_options(argc, argv, &options);
+    if (parsed != 0) {
+        return cli_finish(parsed == 1 ? 0 : parsed);
+    }
+    if (optind >= argc) {
+        return cli_error(EXIT_USAGE, "no command is given");
+    }
+    const char *verb = argv[optind];
+    int n_words = argc - optind - 1;
+    char **words = argv + optind + 1;
+    if (strcmp(verb, "warm") == 0) {
+        return cli_finish(warm(&options, n_words, words));
+    }
+    return cli_finish(with_context(&options, verb, n_words, words));
+}
