@@ -7,6 +7,7 @@
 // The K tiles of a block are walked last one first: only that one can be ragged, so only the
 // prologue masks K and the main loop does not.
 #include "gk/matmul_args.h"
+
 #include "gk/epilogue.cuh"
 
 namespace gk {
@@ -76,6 +77,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     static constexpr int GROUP = PER_SLAB % 8 == 0 ? 8 : PER_SLAB;
     static constexpr int SLAB_COUNT = COUNT / PER_SLAB;
     static constexpr int SLAB_STEP = ROW_STEP >= ROWS ? ROW_STEP / ROWS : 1;
+    static_assert(SLABS % SLAB_STEP == 0, "no thread copies to a slab that is not there");
 
     // The permutation repeats after 8 rows, so a thread's pieces have few distinct columns.
     static constexpr int PATTERNS = ROW_STEP % 8 == 0 || PER_SLAB == 1 ? 1
@@ -234,8 +236,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
         GK_NO_UNROLL
         for (int at = 0; at < PER_SLAB; ++at) {
             const int at_row = row + at * ROW_STEP;
-            unsigned char *to =
-                stage + offset(at_row, first_byte) + slab * SLAB_STEP * SLAB_BYTES;
+            unsigned char *to = stage + offset(at_row, first_byte) + slab * SLAB_STEP * SLAB_BYTES;
             const bool in_matrix = K_CONTIGUOUS ? at * ROW_STEP < inside : at_row < k_left;
             GK_NO_UNROLL
             for (int i = 0; i < PIECE; i += ELEMENT) {
@@ -323,8 +324,8 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
             }
             GK_UNROLL
             for (int i = 0; i < COUNT; ++i) {
-                *(gk_u32 *)(stage + store_offset(i / PER_SLAB, i % PER_SLAB)) =
-                    low[i] | high[i] << 16;
+                *(gk_u32 *)(stage + store_offset(i / PER_SLAB, i % PER_SLAB)) = low[i] | high[i]
+                                                                                             << 16;
             }
         }
     }
@@ -346,8 +347,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
             } else if constexpr (WORDS) {
                 fragment[u] = offset(lane % 4, (warp_origin + lane / 4) * 4 + u * 32);
             } else {
-                fragment[u] =
-                    offset(inner * 8 + lane % 8, warp_origin * 2 + u * 32 + outer * 16);
+                fragment[u] = offset(inner * 8 + lane % 8, warp_origin * 2 + u * 32 + outer * 16);
             }
         }
     }
@@ -463,7 +463,7 @@ constexpr int AREA = BLOCK_M * BLOCK_N;
 // that half a warp writes start 8 banks apart.
 constexpr int CORNER_PITCH = WARP_N * 4 + 32;
 constexpr int CORNER_ROWS = STAGES * STAGE_BYTES / WARPS / CORNER_PITCH;
-constexpr int ROUND_ROWS = CORNER_ROWS >= WARP_M                                    ? WARP_M
+constexpr int ROUND_ROWS = CORNER_ROWS >= WARP_M                               ? WARP_M
                            : CORNER_ROWS >= WARP_M / 2 && WARP_M / 2 % 16 == 0 ? WARP_M / 2
                                                                                : 16;
 
@@ -533,9 +533,10 @@ struct region {
     int cols;
 };
 
-// Finishes and stores LANES neighbours of one row; `to` is the place of the first in C.
+// Finishes and stores LANES neighbours of one row. `from` holds the same sums in memory, `to` is
+// the place of the first in C.
 GK_DEVICE void store_sums(const gk_matmul_args &args, const region &block, int row, int col,
-                          const float (&sum)[LANES], C_TYPE *to)
+                          const float (&sum)[LANES], const float *from, C_TYPE *to)
 {
     const gk_i64 c_row = block.row + row;
     const gk_i64 c_col = block.col + col;
@@ -546,12 +547,10 @@ GK_DEVICE void store_sums(const gk_matmul_args &args, const region &block, int r
             value[i] = store_as<C_TYPE>(matmul_epilogue(args, sum[i], c_row, c_col + i));
         }
         store_lanes(to, value);
-    } else if (LANES > 1 && row < block.rows && col < block.cols) {
-        GK_UNROLL
-        for (int i = 0; i < LANES; ++i) {
-            if (col + i < block.cols) {
-                to[i] = store_as<C_TYPE>(matmul_epilogue(args, sum[i], c_row, c_col + i));
-            }
+    } else if (LANES > 1 && row < block.rows) {
+        GK_NO_UNROLL
+        for (int i = 0; i < block.cols - col; ++i) {
+            to[i] = store_as<C_TYPE>(matmul_epilogue(args, from[i], c_row, c_col + i));
         }
     }
 }
@@ -638,7 +637,8 @@ GK_DEVICE void drain(const gk_matmul_args &args, const float (&sum)[MMA_M][MMA_N
                     if constexpr (!REGULAR) {
                         to = place_in_c(args, block, warp_row + first + r, warp_col + c);
                     }
-                    store_sums(args, block, warp_row + first + r, warp_col + c, value[i], to);
+                    store_sums(args, block, warp_row + first + r, warp_col + c, value[i],
+                               (const float *)(corner + r * CORNER_PITCH) + c, to);
                     to += step;
                 }
             }
@@ -669,49 +669,67 @@ GK_DEVICE bool arrive_last(const gk_matmul_args &args, unsigned char *shared, gk
 
 // Adds up a tile's partial sums, in the order of the splits whoever came last, and stores them.
 GK_DEVICE void add_partials(const gk_matmul_args &args, const region &block, const float *first,
-                            gk_i64 distance)
+                            gk_i64 distance, unsigned char *shared)
 {
-    constexpr int BATCH = LANES >= 4 ? 32 / LANES : 8; // independent loads in flight
+    constexpr int WIDE = 8;  // neighbours summed by one thread
+    constexpr int BATCH = 4; // splits whose loads are under way together
     GK_NO_UNROLL
-    for (int i = thread_index(); i < AREA / LANES; i += THREADS) {
-        int row;
-        int col;
-        locate<BLOCK_M, BLOCK_N>(i, row, col);
+    for (int i = thread_index(); i < AREA / WIDE; i += THREADS) {
+        const int row = i / (BLOCK_N / WIDE);
+        const int col = i % (BLOCK_N / WIDE) * WIDE;
         const float *from = first + row * BLOCK_N + col;
-        float sum[LANES];
+        float sum[WIDE];
         GK_UNROLL
-        for (int j = 0; j < LANES; ++j) {
+        for (int j = 0; j < WIDE; ++j) {
             sum[j] = 0.0f;
         }
         GK_NO_UNROLL
         for (int split = 0; split < (int)args.split_k; split += BATCH) {
-            float part[BATCH][LANES];
+            float4 part[BATCH][2];
             GK_UNROLL
             for (int s = 0; s < BATCH; ++s) {
-                GK_UNROLL
-                for (int j = 0; j < LANES; ++j) {
-                    part[s][j] = 0.0f;
-                }
+                part[s][0] = float4{0.0f, 0.0f, 0.0f, 0.0f};
+                part[s][1] = part[s][0];
                 if (split + s < (int)args.split_k) {
-                    load_floats(from, part[s]);
+                    part[s][0] = *(const float4 *)from;
+                    part[s][1] = *(const float4 *)(from + 4);
                 }
                 from += distance;
             }
             GK_UNROLL
             for (int s = 0; s < BATCH; ++s) {
                 GK_UNROLL
-                for (int j = 0; j < LANES; ++j) {
-                    sum[j] += part[s][j];
+                for (int j = 0; j < 2; ++j) {
+                    sum[j * 4] += part[s][j].x;
+                    sum[j * 4 + 1] += part[s][j].y;
+                    sum[j * 4 + 2] += part[s][j].z;
+                    sum[j * 4 + 3] += part[s][j].w;
                 }
             }
         }
-        store_sums(args, block, row, col, sum, place_in_c(args, block, row, col));
+        float *own = (float *)(shared + 16) + thread_index() * WIDE; // behind arrive_last()'s
+        if (LANES > 1 && col + WIDE > block.cols) {
+            GK_UNROLL
+            for (int j = 0; j < WIDE; ++j) {
+                own[j] = sum[j];
+            }
+        }
+        GK_UNROLL
+        for (int j = 0; j < WIDE; j += LANES) {
+            float value[LANES];
+            GK_UNROLL
+            for (int e = 0; e < LANES; ++e) {
+                value[e] = sum[j + e];
+            }
+            store_sums(args, block, row, col + j, value, own + j,
+                       place_in_c(args, block, row, col + j));
+        }
     }
 }
 
 // Blocks an SM is asked to hold: as many as the registers surely allow, so never a spill.
-constexpr int REGISTERS = MMA_M * MMA_N * 4 + MMA_M * 8 + MMA_N * 4 + 56 +
-                          a_operand::REGISTERS + b_operand::REGISTERS;
+constexpr int REGISTERS =
+    MMA_M * MMA_N * 4 + MMA_M * 8 + MMA_N * 4 + 56 + a_operand::REGISTERS + b_operand::REGISTERS;
 constexpr int RESIDENT = 65536 / (THREADS * REGISTERS);
 constexpr int MIN_BLOCKS = RESIDENT < 1 ? 1 : smaller(RESIDENT, 8);
 
@@ -841,6 +859,6 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
     const gk_i64 distance = (gk_i64)tiles * AREA;
     drain(args, sum, block, shared, partials + split * distance);
     if (args.split_k > 1 && arrive_last(args, shared, tile)) {
-        add_partials(args, block, partials, distance);
+        add_partials(args, block, partials, distance, shared);
     }
 }

@@ -453,7 +453,8 @@ int main(int argc, char **argv)
     if (gk_device_info_get(ctx, &info) == GK_OK &&
         ((!options.against && !options.host_cost) || bench_cuda_open(&cuda, info.ordinal))) {
         if (!options.common.json) {
-            printf("%s, %s, gk %s\n", info.name, info.compiler, gk_version_string());
+            printf("%s, %s, gk %s%s\n", info.name, info.compiler, gk_version_string(),
+                   info.is_emulated ? " (emulated: these times say nothing about speed)" : "");
         }
         if (options.host_cost) {
             code = bench_host_cost(ctx, (unsigned)options.count, (unsigned)options.threads,

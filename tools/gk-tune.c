@@ -59,6 +59,7 @@ typedef struct warm_state {
     struct timespec start;
     bool terminal;
     bool line_open;
+    bool emulated; /* times of the CPU device are not shown as speed */
 } warm_state;
 
 static double seconds_since(const struct timespec *start)
@@ -119,8 +120,9 @@ static void print_header(void)
 static void print_row(const warm_state *state, const gk_tune_report *report, bool json,
                       const char *error)
 {
-    const double tflops = report->seconds > 0 ? report->flops / report->seconds * 1e-12 : 0;
-    const double share = report->seconds > 0 ? report->roofline_seconds / report->seconds : 0;
+    const bool timed = report->seconds > 0 && !state->emulated;
+    const double tflops = timed ? report->flops / report->seconds * 1e-12 : 0;
+    const double share = timed ? report->roofline_seconds / report->seconds : 0;
     if (json) {
         cli_json *row = cli_json_begin();
         cli_json_text(row, "op", state->op->name);
@@ -141,18 +143,23 @@ static void print_row(const warm_state *state, const gk_tune_report *report, boo
         cli_json_number(row, "compile_seconds", report->compile_s);
         cli_json_bool(row, "from_cache", report->from_cache);
         cli_json_bool(row, "saved", report->saved);
+        cli_json_bool(row, "emulated", state->emulated);
         cli_json_end(row, stdout);
     } else if (error != NULL) {
         printf("%-28s %s\n", state->name, error);
     } else {
-        char time[32];
+        char time[32] = "emulated";
+        char speed[16] = "-";
         char roofline[16] = "-";
-        cli_format_time(report->seconds, time, sizeof(time));
+        if (timed) {
+            cli_format_time(report->seconds, time, sizeof(time));
+            snprintf(speed, sizeof(speed), "%.2f", tflops);
+        }
         if (share > 0) {
             snprintf(roofline, sizeof(roofline), "%.1f %%", share * 100);
         }
-        printf("%-28s %-8s %12s %10.2f %9s %6u %8u  %s%s\n", state->name, report->variant, time,
-               tflops, roofline, report->tried, report->refused, report->config,
+        printf("%-28s %-8s %12s %10s %9s %6u %8u  %s%s\n", state->name, report->variant, time,
+               speed, roofline, report->tried, report->refused, report->config,
                report->from_cache ? "  (stored)" : "");
     }
     fflush(stdout);
@@ -214,6 +221,8 @@ static int warm(const tune_options *options, int argc, char **argv)
     signal(SIGINT, on_interrupt);
     signal(SIGTERM, on_interrupt);
     warm_state state = {.op = op, .total = problems.count, .terminal = isatty(STDERR_FILENO) != 0};
+    gk_device_info device;
+    state.emulated = gk_device_info_get(ctx, &device) == GK_OK && device.is_emulated;
     clock_gettime(CLOCK_MONOTONIC, &state.start);
     if (!options->common.json) {
         print_header();

@@ -319,6 +319,18 @@ static uint8_t alignment(uintptr_t address, uint64_t stride_bytes)
 }
 
 /*
+ * What the alignment of rows depends on. Rows that coincide (stride 0) have no padding between them
+ * into which a vector may reach, so they count as aligned to an element only.
+ */
+static uint64_t outer_bytes(const gk_tensor *t, int axis, uint64_t size)
+{
+    if (t->shape[axis] <= 1) {
+        return 0;
+    }
+    return t->stride[axis] == 0 ? size : (uint64_t)t->stride[axis] * size;
+}
+
+/*
  * Row-major if the last axis is contiguous, column-major if the first one is. An axis of at most
  * one element suits any stride; an input that is both is taken the way that aligns better.
  */
@@ -328,10 +340,8 @@ static void classify(const gk_tensor *t, bool is_output, uint8_t *layout, uint8_
     const uintptr_t address = t->shape[0] == 0 || t->shape[1] == 0 ? 0 : (uintptr_t)t->data;
     const bool row = t->stride[1] == 1 || t->shape[1] <= 1;
     const bool col = t->stride[0] == 1 || t->shape[0] <= 1;
-    const uint8_t row_align =
-        alignment(address, t->shape[0] <= 1 ? 0 : (uint64_t)t->stride[0] * size);
-    const uint8_t col_align =
-        alignment(address, t->shape[1] <= 1 ? 0 : (uint64_t)t->stride[1] * size);
+    const uint8_t row_align = alignment(address, outer_bytes(t, 0, size));
+    const uint8_t col_align = alignment(address, outer_bytes(t, 1, size));
     if (row && (is_output || !col || row_align >= col_align)) {
         *layout = GK_LAYOUT_ROW;
         *align = row_align;

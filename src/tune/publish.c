@@ -29,6 +29,17 @@ static gk_trial *trial_rows(const gki_session *s, int32_t winner, uint32_t *coun
     return rows;
 }
 
+void gki_keep_trials(gki_session *s)
+{
+    gki_cache *cache = gki_jit_options_of(s->jit)->cache;
+    uint32_t count;
+    gk_trial *rows = cache != NULL ? trial_rows(s, -1, &count) : NULL;
+    if (rows != NULL && count > 0) {
+        gki_cache_trials_put(cache, &s->key, rows, count);
+    }
+    gki_free(rows);
+}
+
 /* What is stored is data from outside: only a configuration that would be tried may come in. */
 static bool read_choice(const gki_session *s, const gki_choice *choice, gki_candidate *out)
 {
@@ -63,6 +74,19 @@ bool gki_stored_answer(gki_session *s, gki_candidate *out, gki_choice *choice, b
     return found && !*bad;
 }
 
+/* The search was cut short before anything was compared. Compiled code and trials are kept, so the
+ * next tuning comes further; an answer would only keep it from happening. */
+static bool is_inconclusive(const gki_session *s)
+{
+    uint32_t timed = 0;
+    bool open = false;
+    for (uint32_t i = 0; i < s->n_entrants; i++) {
+        timed += s->entrants[i].seconds > 0 ? 1 : 0;
+        open = open || s->entrants[i].status == NULL;
+    }
+    return !s->info.is_emulated && timed < 2 && open;
+}
+
 gk_status gki_publish(gki_session *s, int32_t winner, gki_candidate *out, gki_choice *choice,
                       bool *adopted, bool *saved)
 {
@@ -77,7 +101,8 @@ gk_status gki_publish(gki_session *s, int32_t winner, gki_candidate *out, gki_ch
     choice->seconds = e->seconds;
     choice->spread = e->spread;
     choice->created = gki_clock_wall();
-    if (cache == NULL) {
+    if (cache == NULL || is_inconclusive(s)) {
+        gki_keep_trials(s);
         return GK_OK;
     }
     uint32_t count;
@@ -98,17 +123,6 @@ gk_status gki_publish(gki_session *s, int32_t winner, gki_candidate *out, gki_ch
     }
     /* The cache counts and reports its own trouble; the answer stands without it. */
     return status == GK_ERR_NOMEM ? status : GK_OK;
-}
-
-void gki_keep_trials(gki_session *s)
-{
-    gki_cache *cache = gki_jit_options_of(s->jit)->cache;
-    uint32_t count;
-    gk_trial *rows = cache != NULL ? trial_rows(s, -1, &count) : NULL;
-    if (rows != NULL && count > 0) {
-        gki_cache_trials_put(cache, &s->key, rows, count);
-    }
-    gki_free(rows);
 }
 
 static bool was_refused(const gki_entrant *e)

@@ -116,7 +116,8 @@ void gki_trial_free(gki_session *s);
 
 /* --- publish.c --- */
 
-/* Stores winner and trials. Where another process was first, its answer is adopted: *adopted. */
+/* Stores winner and trials; only the trials if nothing was compared. Where another process was
+ * first, its answer is adopted: *adopted. */
 gk_status gki_publish(gki_session *s, int32_t winner, gki_candidate *out, gki_choice *choice,
                       bool *adopted, bool *saved);
 /* Stores trials without an answer. */

@@ -31,6 +31,9 @@ gk_status gki_guess(const gk_op_desc *op, const gk_problem *problem, const gk_de
  * unless options->retune. options and report may be NULL. The caller holds the key's lease and
  * lets nobody else of the process measure meanwhile.
  *
+ * If the budget, or the caller, ended it before two candidates were timed, the one that was is the
+ * winner, but no answer is stored.
+ *
  * Errors: GK_ERR_NO_CONFIG, naming the last reason, if no candidate compiled, launched and gave
  * right results; GK_ERR_NO_COMPILER, GK_ERR_LOST, GK_ERR_NOMEM, GK_ERR_CANCELLED. Then no answer
  * is stored.

@@ -132,7 +132,7 @@ static void add_optional(const gk_op_desc *op, gk_problem *problem)
     while (output < op->n_args && op->args[output].is_output == 0) {
         output++;
     }
-    for (uint32_t i = 0; i < op->n_args; i++) {
+    for (uint32_t i = 0; i < op->n_args && output < GK_MAX_ARGS && i < GK_MAX_ARGS; i++) {
         if (op->args[i].optional != 0 && problem->dtype[i] == 0) {
             problem->dtype[i] = problem->dtype[output];
             problem->layout[i] = GK_LAYOUT_ROW;
