@@ -89,33 +89,61 @@ static float *random_values(int64_t count)
     return values;
 }
 
-int main(int argc, char **argv)
+/* The sizes from the command line; false if one is no number from 1 to 65536. */
+static bool read_sizes(char **words, int64_t *sizes)
 {
-    const char *device = argc > 1 ? argv[1] : "cuda";
-    const int64_t m = argc > 4 ? atoll(argv[2]) : 200;
-    const int64_t n = argc > 4 ? atoll(argv[3]) : 120;
-    const int64_t k = argc > 4 ? atoll(argv[4]) : 88;
-    float *a = random_values(m * k);
-    float *b = random_values(k * n);
-    float *c = random_values(m * n);
-    if (a == NULL || b == NULL || c == NULL) {
-        fprintf(stderr, "out of memory\n");
-        return 1;
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        sizes[i] = strtoll(words[i], &end, 10);
+        if (end == words[i] || *end != '\0' || sizes[i] < 1 || sizes[i] > 65536) {
+            fprintf(stderr, "a size is \"%s\", expected a number from 1 to 65536\n", words[i]);
+            return false;
+        }
     }
+    return true;
+}
+
+/* 0 if the device's result is right. */
+static int run(const char *device, const float *a, const float *b, float *c, const int64_t *sizes)
+{
     gk_context *ctx = NULL;
     char kernel[128];
-    if (gk_context_create(&ctx, device, NULL) != GK_OK ||
-        multiply(ctx, a, b, c, m, n, k, kernel, sizeof(kernel)) != GK_OK) {
+    gk_status status = gk_context_create(&ctx, device, NULL);
+    if (status == GK_OK) {
+        status = multiply(ctx, a, b, c, sizes[0], sizes[1], sizes[2], kernel, sizeof(kernel));
+    }
+    if (status != GK_OK) {
         fprintf(stderr, "%s\n", gk_error_last()->message);
-        return 1;
     }
     gk_context_destroy(&ctx);
-    const double worst = worst_error(a, b, c, m, n, k);
+    if (status != GK_OK) {
+        return 1;
+    }
+    const double worst = worst_error(a, b, c, sizes[0], sizes[1], sizes[2]);
     printf("%s  %lldx%lldx%lld f32 on %s: %s, error %.2f of the allowed\n",
-           worst <= 1 ? "right" : "WRONG", (long long)m, (long long)n, (long long)k, device, kernel,
-           worst);
+           worst <= 1 ? "right" : "WRONG", (long long)sizes[0], (long long)sizes[1],
+           (long long)sizes[2], device, kernel, worst);
+    return worst <= 1 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    int64_t sizes[3] = {200, 120, 88};
+    if ((argc > 2 && argc != 5) || (argc == 5 && !read_sizes(argv + 2, sizes))) {
+        fprintf(stderr, "usage: matmul_relu [device [M N K]]\n");
+        return 2;
+    }
+    float *a = random_values(sizes[0] * sizes[2]);
+    float *b = random_values(sizes[2] * sizes[1]);
+    float *c = random_values(sizes[0] * sizes[1]);
+    int code = 1;
+    if (a != NULL && b != NULL && c != NULL) {
+        code = run(argc > 1 ? argv[1] : "cuda", a, b, c, sizes);
+    } else {
+        fprintf(stderr, "out of memory\n");
+    }
     free(a);
     free(b);
     free(c);
-    return worst <= 1 ? 0 : 1;
+    return code;
 }

@@ -52,6 +52,7 @@ typedef struct heuristic {
        const void *, void *, void *, void *, const uint64_t *, void *, size_t, void *))
 
 typedef struct lt_functions {
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration cannot have them. */
 #define LT_MEMBER(name, symbol, parameters) int(*name) parameters;
     LT_SYMBOLS(LT_MEMBER)
 #undef LT_MEMBER

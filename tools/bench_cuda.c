@@ -26,6 +26,7 @@
        void **, void **))
 
 typedef struct bench_driver {
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration cannot have them. */
 #define BENCH_CUDA_MEMBER(name, symbol, parameters) int(*name) parameters;
     BENCH_CUDA_SYMBOLS(BENCH_CUDA_MEMBER)
 #undef BENCH_CUDA_MEMBER

@@ -8,7 +8,10 @@
 
 #include "cli.h"
 
-enum { CALLS = 20000, BATCH = 64 };
+enum { PAIRS = 20000, WARM_UP = 2000, BATCH = 32 };
+
+/* What a pair consists of. */
+enum { BARE, WRAPPED, N_KINDS };
 
 typedef struct host_problem {
     gk_tensor a, b, c;
@@ -25,14 +28,13 @@ typedef struct host_bench {
     int64_t smem;
     unsigned char args[GK_MAX_KERNEL_ARGS];
     pthread_barrier_t barrier;
-    bool bare;
 } host_bench;
 
 typedef struct worker {
     host_bench *bench;
     pthread_t thread;
     unsigned number;
-    float *samples;
+    double *samples[N_KINDS]; /* nanoseconds, PAIRS of them */
     bool failed;
 } worker;
 
@@ -43,6 +45,16 @@ static double now_ns(void)
     return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
 }
 
+static bool launch(host_bench *bench, int kind, const host_problem *p, void *stream)
+{
+    if (kind == BARE) {
+        return bench_cuda_launch(bench->function, bench->grid, (unsigned)bench->threads_per_block,
+                                 (unsigned)bench->smem, bench->args, stream);
+    }
+    return gk_matmul_relu(bench->ctx, &p->a, &p->b, &p->c, stream) == GK_OK;
+}
+
+/* Both kinds in one loop, in random order: they see the same clocks and the same queue. */
 static void *work(void *arg)
 {
     worker *self = arg;
@@ -51,20 +63,19 @@ static void *work(void *arg)
     void *stream = bench_cuda_stream_create();
     uint64_t state = 88172645463325252u + self->number;
     pthread_barrier_wait(&bench->barrier);
-    for (unsigned i = 0; i < CALLS && !self->failed; i++) {
+    for (unsigned i = 0; i < WARM_UP + PAIRS && !self->failed; i++) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        const host_problem *p = &bench->problems[state % bench->n_problems];
-        const double before = now_ns();
-        if (bench->bare) {
-            self->failed =
-                !bench_cuda_launch(bench->function, bench->grid, (unsigned)bench->threads_per_block,
-                                   (unsigned)bench->smem, bench->args, stream);
-        } else {
-            self->failed = gk_matmul_relu(bench->ctx, &p->a, &p->b, &p->c, stream) != GK_OK;
+        const host_problem *p = &bench->problems[(state >> 1) % bench->n_problems];
+        for (unsigned half = 0; half < N_KINDS && !self->failed; half++) {
+            const unsigned kind = half ^ (unsigned)(state & 1);
+            const double before = now_ns();
+            self->failed = !launch(bench, (int)kind, p, stream);
+            if (i >= WARM_UP) {
+                self->samples[kind][i - WARM_UP] = now_ns() - before;
+            }
         }
-        self->samples[i] = (float)(now_ns() - before);
         /* The queue must never fill up, or the device's speed is what is timed. */
         if (i % BATCH == BATCH - 1) {
             bench_cuda_synchronize(stream);
@@ -74,27 +85,26 @@ static void *work(void *arg)
     return NULL;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const float x = *(const float *)a;
-    const float y = *(const float *)b;
-    return (x > y) - (x < y);
-}
+typedef struct host_cost {
+    double p50;
+    double p99;
+} host_cost;
 
-static bool run(host_bench *bench, unsigned threads, bool bare, double *p50, double *p99)
+static bool run(host_bench *bench, unsigned threads, host_cost *costs)
 {
+    const size_t count = (size_t)threads * PAIRS;
     worker *workers = calloc(threads, sizeof(*workers));
-    float *samples = calloc((size_t)threads * CALLS, sizeof(*samples));
+    double *samples = calloc(N_KINDS * count, sizeof(*samples));
     if (workers == NULL || samples == NULL) {
         free(workers);
         free(samples);
         cli_error(EXIT_SOME_FAILED, "out of memory");
         return false;
     }
-    bench->bare = bare;
     pthread_barrier_init(&bench->barrier, NULL, threads);
     for (unsigned i = 0; i < threads; i++) {
-        workers[i] = (worker){.bench = bench, .number = i, .samples = samples + (size_t)i * CALLS};
+        double *own = samples + (size_t)i * PAIRS;
+        workers[i] = (worker){.bench = bench, .number = i, .samples = {own, own + count}};
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
             abort();
         }
@@ -105,12 +115,16 @@ static bool run(host_bench *bench, unsigned threads, bool bare, double *p50, dou
         good = good && !workers[i].failed;
     }
     pthread_barrier_destroy(&bench->barrier);
-    const size_t count = (size_t)threads * CALLS;
-    qsort(samples, count, sizeof(*samples), ascending);
-    *p50 = (double)samples[count / 2];
-    *p99 = (double)samples[count - count / 100];
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        double *of_kind = samples + (size_t)kind * count;
+        costs[kind].p50 = cli_quantile(of_kind, count, 0.5);
+        costs[kind].p99 = cli_quantile(of_kind, count, 0.99);
+    }
     free(samples);
     free(workers);
+    if (!good) {
+        cli_error(EXIT_SOME_FAILED, "host cost: a launch failed");
+    }
     return good;
 }
 
@@ -202,33 +216,29 @@ bool bench_host_cost(gk_context *ctx, unsigned shapes, unsigned threads, bool js
 {
     host_bench bench = {.ctx = ctx, .n_problems = shapes};
     bench.problems = calloc(shapes, sizeof(*bench.problems));
-    double bare50 = 0;
-    double bare99 = 0;
-    double gk50 = 0;
-    double gk99 = 0;
-    /* Twice in turn: the second pair counts, the first warms up. */
-    bool good = bench.problems != NULL && prepare(&bench, shapes) && prepare_bare(&bench);
-    for (int i = 0; good && i < 2; i++) {
-        good = run(&bench, threads, true, &bare50, &bare99) &&
-               run(&bench, threads, false, &gk50, &gk99);
-    }
+    host_cost costs[N_KINDS];
+    const bool good = bench.problems != NULL && prepare(&bench, shapes) && prepare_bare(&bench) &&
+                      run(&bench, threads, costs);
     free(bench.problems);
     if (!good) {
         return false;
     }
+    const host_cost *bare = &costs[BARE];
+    const host_cost *wrapped = &costs[WRAPPED];
     if (json) {
         cli_json *row = cli_json_begin();
         cli_json_number(row, "shapes", shapes);
         cli_json_number(row, "threads", threads);
-        cli_json_number(row, "bare_p50_ns", bare50);
-        cli_json_number(row, "bare_p99_ns", bare99);
-        cli_json_number(row, "gk_p50_ns", gk50);
-        cli_json_number(row, "gk_p99_ns", gk99);
+        cli_json_number(row, "bare_p50_ns", bare->p50);
+        cli_json_number(row, "bare_p99_ns", bare->p99);
+        cli_json_number(row, "gk_p50_ns", wrapped->p50);
+        cli_json_number(row, "gk_p99_ns", wrapped->p99);
         cli_json_end(row, stdout);
     } else {
         printf("host cost, %u shapes, %u threads: cuLaunchKernel p50 %.0f ns p99 %.0f ns, "
                "gk_matmul_relu p50 %.0f ns p99 %.0f ns, difference p50 %+.0f ns\n",
-               shapes, threads, bare50, bare99, gk50, gk99, gk50 - bare50);
+               shapes, threads, bare->p50, bare->p99, wrapped->p50, wrapped->p99,
+               wrapped->p50 - bare->p50);
     }
     return true;
 }

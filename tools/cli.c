@@ -137,7 +137,7 @@ static bool add_line(const gk_op_desc *op, const char *path, unsigned number, ch
                      cli_problems *out)
 {
     char *words[3 + GK_MAX_DIMS];
-    uint32_t n_words = 0;
+    size_t n_words = 0;
     char *state = NULL;
     for (char *word = strtok_r(line, " \t\r\n", &state); word != NULL && *word != '#';
          word = strtok_r(NULL, " \t\r\n", &state)) {
@@ -149,8 +149,8 @@ static bool add_line(const gk_op_desc *op, const char *path, unsigned number, ch
     if (n_words == 0) {
         return true;
     }
-    if (n_words != 2 + op->n_dims) {
-        cli_error(EXIT_USAGE, "%s:%u has %u words, expected dtype, layout and %u numbers", path,
+    if (n_words != (size_t)2 + op->n_dims) {
+        cli_error(EXIT_USAGE, "%s:%u has %zu words, expected dtype, layout and %u numbers", path,
                   number, n_words, op->n_dims);
         return false;
     }
@@ -184,17 +184,40 @@ static bool add_file(const gk_op_desc *op, const char *path, cli_problems *out)
     return good;
 }
 
-bool cli_collect(const gk_op_desc *op, const cli_options *options, char **shapes, int n_shapes,
-                 cli_problems *out)
+const gk_op_desc *cli_op(const char *name, const gk_preset **preset)
+{
+    const gk_op_desc *op = gk_op_find(name, preset);
+    if (op == NULL) {
+        cli_error(EXIT_USAGE, "there is no op \"%s\"", name);
+    }
+    return op;
+}
+
+static bool collect_all(const cli_options *options, int n_shapes, char **shapes, cli_problems *out)
 {
     for (int i = 0; i < n_shapes; i++) {
         cli_problem *problem = add_problem(out);
-        if (problem == NULL || !cli_parse_shape(op, shapes[i], problem->item.dims) ||
+        if (problem == NULL || !cli_parse_shape(out->op, shapes[i], problem->item.dims) ||
             !set_words(problem, options->dtype, options->layout)) {
             return false;
         }
     }
-    if (options->shapes_file != NULL && !add_file(op, options->shapes_file, out)) {
+    return options->shapes_file == NULL || add_file(out->op, options->shapes_file, out);
+}
+
+bool cli_collect(const cli_options *options, int argc, char **argv, cli_problems *out)
+{
+    memset(out, 0, sizeof(*out));
+    if (argc < 1) {
+        cli_error(EXIT_USAGE, "no op is given");
+        return false;
+    }
+    out->op = cli_op(argv[0], &out->preset);
+    if (out->op == NULL) {
+        return false;
+    }
+    if (!collect_all(options, argc - 1, argv + 1, out)) {
+        free(out->items);
         return false;
     }
     if (out->count == 0) {
@@ -245,6 +268,20 @@ gk_status cli_context(const cli_options *options, gk_context_options *context_op
     context_options->log = log_to_stderr;
     context_options->log_level = options->verbose ? GK_LOG_DEBUG : GK_LOG_WARNING;
     return gk_context_create(out, options->device, context_options);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double cli_quantile(double *values, size_t count, double q)
+{
+    qsort(values, count, sizeof(*values), ascending);
+    const size_t at = (size_t)(q * (double)count);
+    return values[at < count ? at : count - 1];
 }
 
 void cli_format_time(double seconds, char *out, size_t size)

@@ -16,7 +16,9 @@ typedef struct cli_problem {
 } cli_problem;
 
 typedef struct cli_problems {
-    cli_problem *items;
+    const gk_op_desc *op;
+    const gk_preset *preset; /* NULL if the op was named itself */
+    cli_problem *items;      /* freed with free() */
     size_t count;
 } cli_problems;
 
@@ -45,9 +47,12 @@ int cli_finish(int code);
  * 2^62. */
 bool cli_parse_shape(const gk_op_desc *op, const char *text, int64_t *dims);
 bool cli_parse_number(const char *option, const char *text, double low, double high, double *out);
-/* Adds shapes from argv and from the file ("dtype layout M N K" a line, # comments). */
-bool cli_collect(const gk_op_desc *op, const cli_options *options, char **shapes, int n_shapes,
-                 cli_problems *out);
+/* The op that argv begins with and its shapes: the rest of argv, then the file's ("dtype layout M N
+ * K" a line, # comments). False, with a message, if there is no such op, a shape is wrong, or none
+ * is given. */
+bool cli_collect(const cli_options *options, int argc, char **argv, cli_problems *out);
+/* An op's or a preset's name; NULL, with a message, if it is neither. */
+const gk_op_desc *cli_op(const char *name, const gk_preset **preset);
 /* "bf16 nn 4096x4096x4096" */
 void cli_problem_name(const gk_op_desc *op, const cli_problem *problem, char *out, size_t size);
 /* Tensors and call for the problem, with made-up distinct addresses in place of data. */
@@ -65,6 +70,9 @@ void cli_json_text(cli_json *json, const char *name, const char *value);
 void cli_json_number(cli_json *json, const char *name, double value);
 void cli_json_bool(cli_json *json, const char *name, bool value);
 void cli_json_end(cli_json *json, FILE *out);
+
+/* The value below which a share q of the values lies, 0.5 the median. Sorts them. */
+double cli_quantile(double *values, size_t count, double q);
 
 /* "12.3 us" */
 void cli_format_time(double seconds, char *out, size_t size);

@@ -175,19 +175,6 @@ static bool make_run(bench_run *run, const gk_call *example)
     return true;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, unsigned count)
-{
-    qsort(values, count, sizeof(*values), ascending);
-    return values[count / 2];
-}
-
 typedef struct bench_result {
     double gk;
     double lt_best;
@@ -219,12 +206,12 @@ static bool time_all(bench_run *run, const gk_plan *plan, const bench_options *o
             ratios[i] = best[i] / gk[i];
         }
     }
-    out->gk = median(gk, rounds);
+    out->gk = cli_quantile(gk, rounds, 0.5);
     if (lt != NULL) {
-        out->lt_best = median(best, rounds);
-        out->lt_first = median(first, rounds);
+        out->lt_best = cli_quantile(best, rounds, 0.5);
+        out->lt_first = cli_quantile(first, rounds, 0.5);
         out->heuristics = bench_cublaslt_heuristics(lt, &out->best_index);
-        *ratio = median(ratios, rounds);
+        *ratio = cli_quantile(ratios, rounds, 0.5);
     }
     return true;
 }
@@ -273,10 +260,11 @@ static void print_result(const bench_run *run, const gk_plan *plan, const gk_cal
     fflush(stdout);
 }
 
-static bool bench_one(gk_context *ctx, const char *op_name, const gk_op_desc *op,
-                      const gk_preset *preset, const cli_problem *problem,
-                      const bench_options *options, bench_cuda *cuda, double *ratio)
+static bool bench_one(gk_context *ctx, const char *op_name, const cli_problems *problems,
+                      size_t index, const bench_options *options, bench_cuda *cuda, double *ratio)
 {
+    const gk_op_desc *op = problems->op;
+    const cli_problem *problem = &problems->items[index];
     char name[96];
     gk_tensor tensors[GK_MAX_ARGS];
     gk_call example;
@@ -290,7 +278,7 @@ static bool bench_one(gk_context *ctx, const char *op_name, const gk_op_desc *op
                                           .config = options->config};
     memset(tensors, 0, sizeof(tensors));
     cli_problem_name(op, problem, name, sizeof(name));
-    bool good = cli_call(op, preset, problem, tensors, &example) == GK_OK &&
+    bool good = cli_call(op, problems->preset, problem, tensors, &example) == GK_OK &&
                 make_run(&run, &example) &&
                 gk_plan_create(&plan, ctx, op_name, &run.calls[0], &plan_options) == GK_OK;
     if (good && options->against) {
@@ -313,14 +301,8 @@ static bool bench_one(gk_context *ctx, const char *op_name, const gk_op_desc *op
 static int bench_shapes(gk_context *ctx, const bench_options *options, bench_cuda *cuda, int argc,
                         char **argv)
 {
-    const gk_preset *preset = NULL;
-    const gk_op_desc *op = argc > 0 ? gk_op_find(argv[0], &preset) : NULL;
-    if (op == NULL) {
-        return cli_error(EXIT_USAGE, "there is no op \"%s\"", argc > 0 ? argv[0] : "");
-    }
-    cli_problems problems = {0};
-    if (!cli_collect(op, &options->common, argv + 1, argc - 1, &problems)) {
-        free(problems.items);
+    cli_problems problems;
+    if (!cli_collect(&options->common, argc, argv, &problems)) {
         return EXIT_USAGE;
     }
     if (!options->common.json) {
@@ -332,7 +314,7 @@ static int bench_shapes(gk_context *ctx, const bench_options *options, bench_cud
     unsigned ratios = 0;
     for (size_t i = 0; i < problems.count; i++) {
         double ratio = 0;
-        if (!bench_one(ctx, argv[0], op, preset, &problems.items[i], options, cuda, &ratio)) {
+        if (!bench_one(ctx, argv[0], &problems, i, options, cuda, &ratio)) {
             code = EXIT_SOME_FAILED;
         }
         if (ratio > 0) {

@@ -198,17 +198,8 @@ static int warm_one(gk_context *ctx, const char *op_name, const gk_preset *prese
 
 static int warm(const tune_options *options, int argc, char **argv)
 {
-    const gk_preset *preset = NULL;
-    if (argc < 1) {
-        return cli_error(EXIT_USAGE, "warm needs an op");
-    }
-    const gk_op_desc *op = gk_op_find(argv[0], &preset);
-    if (op == NULL) {
-        return cli_error(EXIT_USAGE, "there is no op \"%s\"", argv[0]);
-    }
-    cli_problems problems = {0};
-    if (!cli_collect(op, &options->common, argv + 1, argc - 1, &problems)) {
-        free(problems.items);
+    cli_problems problems;
+    if (!cli_collect(&options->common, argc, argv, &problems)) {
         return EXIT_USAGE;
     }
     gk_context *ctx = NULL;
@@ -220,7 +211,8 @@ static int warm(const tune_options *options, int argc, char **argv)
     }
     signal(SIGINT, on_interrupt);
     signal(SIGTERM, on_interrupt);
-    warm_state state = {.op = op, .total = problems.count, .terminal = isatty(STDERR_FILENO) != 0};
+    warm_state state = {
+        .op = problems.op, .total = problems.count, .terminal = isatty(STDERR_FILENO) != 0};
     gk_device_info device;
     state.emulated = gk_device_info_get(ctx, &device) == GK_OK && device.is_emulated;
     clock_gettime(CLOCK_MONOTONIC, &state.start);
@@ -230,8 +222,8 @@ static int warm(const tune_options *options, int argc, char **argv)
     int code = 0;
     for (size_t i = 0; i < problems.count && !interrupted; i++) {
         state.index = i;
-        cli_problem_name(op, &problems.items[i], state.name, sizeof(state.name));
-        if (warm_one(ctx, argv[0], preset, &problems.items[i], options, &state) != 0) {
+        cli_problem_name(problems.op, &problems.items[i], state.name, sizeof(state.name));
+        if (warm_one(ctx, argv[0], problems.preset, &problems.items[i], options, &state) != 0) {
             code = EXIT_SOME_FAILED;
         }
         if (!state.terminal) {
@@ -287,8 +279,8 @@ static int list(gk_context *ctx, const tune_options *options, int argc, char **a
     if (argc > 1) {
         return cli_error(EXIT_USAGE, "list takes one op, not %d words", argc);
     }
-    if (argc == 1 && gk_op_find(argv[0], NULL) == NULL) {
-        return cli_error(EXIT_USAGE, "there is no op \"%s\"", argv[0]);
+    if (argc == 1 && cli_op(argv[0], NULL) == NULL) {
+        return EXIT_USAGE;
     }
     if (gk_cache_list(ctx, argc == 1 ? argv[0] : NULL, list_entry, &state) != GK_OK) {
         return cli_gk_error(EXIT_SOME_FAILED, "list");
@@ -365,24 +357,18 @@ static bool explain_trial(void *user, const gk_trial *trial)
 
 static int explain(gk_context *ctx, const tune_options *options, int argc, char **argv)
 {
-    const gk_preset *preset = NULL;
     if (argc != 2) {
         return cli_error(EXIT_USAGE, "explain takes an op and a shape, not %d words", argc);
     }
-    const gk_op_desc *op = gk_op_find(argv[0], &preset);
-    if (op == NULL) {
-        return cli_error(EXIT_USAGE, "there is no op \"%s\"", argv[0]);
-    }
-    cli_problems problems = {0};
-    if (!cli_collect(op, &options->common, argv + 1, 1, &problems)) {
-        free(problems.items);
+    cli_problems problems;
+    if (!cli_collect(&options->common, argc, argv, &problems)) {
         return EXIT_USAGE;
     }
     gk_tensor tensors[GK_MAX_ARGS];
     memset(tensors, 0, sizeof(tensors));
     gk_call call;
     list_state state = {.json = options->common.json};
-    gk_status status = cli_call(op, preset, &problems.items[0], tensors, &call);
+    gk_status status = cli_call(problems.op, problems.preset, &problems.items[0], tensors, &call);
     if (status == GK_OK) {
         status = gk_cache_trials(ctx, argv[0], &call, explain_trial, &state);
     }

@@ -76,7 +76,10 @@ typedef struct gk_problem {
 
 enum { GK_LAYOUT_ROW = 0, GK_LAYOUT_COL = 1, GK_LAYOUT_STRIDED = 2 };
 
-/* A tunable. Values are listed, not computed, so that a space can be read. */
+/*
+ * A tunable. Values are listed, not computed, so that a space can be read. At-launch params come
+ * last, and a configuration that is refused with their first values is refused with all of them.
+ */
 typedef struct gk_param {
     const char *name;      /* "BLOCK_M": [A-Z][A-Z0-9_]*, the constant's name in the template */
     const char *label;     /* precedes the value in the kernel's name: "x", "_s" */

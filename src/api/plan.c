@@ -1,5 +1,4 @@
 #include <string.h>
-#include <time.h>
 
 #include "api/context.h"
 #include "base/alloc.h"
@@ -21,12 +20,14 @@ gk_status gki_call_resolve(const char *op_name, const gk_call *call, const gk_op
                            const gk_preset **preset_out, gk_call *resolved, gk_problem *problem)
 {
     if (op_name == NULL || call == NULL) {
-        return gk_fail(GK_ERR_INVALID, "plan", "%s is NULL", op_name == NULL ? "op" : "call");
+        gk_fail(GK_ERR_INVALID, "plan", "%s is NULL", op_name == NULL ? "op" : "call");
+        return GK_ERR_INVALID; /* by its name: *op is not set, and analysers see why */
     }
     const gk_preset *preset;
     *op = gk_op_find(op_name, &preset);
     if (*op == NULL) {
-        return gk_fail(GK_ERR_NOT_FOUND, "plan", "there is no op \"%s\"", op_name);
+        gk_fail(GK_ERR_NOT_FOUND, "plan", "there is no op \"%s\"", op_name);
+        return GK_ERR_NOT_FOUND;
     }
     if (preset_out != NULL) {
         *preset_out = preset;
@@ -215,12 +216,6 @@ void gk_plan_destroy(gk_plan **plan)
     *plan = NULL;
 }
 
-static void pause_ms(long ms)
-{
-    const struct timespec pause = {0, ms * 1000000};
-    nanosleep(&pause, NULL);
-}
-
 /* While another process tunes the problem, resolving gives makeshift answers that later calls would
  * not find: its answer is waited for about as long as a tuning takes. */
 static gk_status resolve_for_good(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
@@ -238,7 +233,7 @@ static gk_status resolve_for_good(gk_context *ctx, const gk_op_desc *op, const g
             return gki_entry_publish(ctx, *out);
         }
         gki_free(*out);
-        pause_ms(50);
+        gki_clock_sleep_ms(50);
     }
 }
 

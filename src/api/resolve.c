@@ -75,47 +75,72 @@ static uint32_t next_code(const gki_candidate *candidates, uint32_t count, uint3
     return i;
 }
 
-gk_status gki_entry_guess(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
-                          const char *only, gki_entry **out)
+/* Builds the candidate; code that spills registers does not serve. */
+static gk_status build_guess(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
+                             const gki_candidate *candidate, gki_entry **out)
 {
-    *out = NULL;
+    gk_status status = gki_entry_build(ctx, op, problem, candidate->variant, &candidate->config,
+                                       GK_SOURCE_GUESS, out);
+    if (status == GK_OK && ((*out)->kernel->spill_bytes > 0 || (*out)->kernel->serialized)) {
+        gki_free(*out);
+        *out = NULL;
+        status = gk_fail(GK_ERR_NO_CONFIG, op->name,
+                         "the configurations tried for the untuned problem spill registers");
+    }
+    return status;
+}
+
+/* What no other configuration will mend. */
+static bool is_final(gk_status status)
+{
+    return status == GK_OK || status == GK_ERR_NO_COMPILER || status == GK_ERR_LOST ||
+           status == GK_ERR_NOMEM;
+}
+
+static gk_status guess_in_order(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
+                                const char *only, gki_entry **out)
+{
     gki_candidate *candidates = NULL;
     uint32_t count;
-    uint64_t total;
-    gk_status status = gki_space(op, problem, &ctx->info, only, &candidates, &count, &total);
+    gk_status status = gki_space(op, problem, &ctx->info, only, &candidates, &count, NULL);
     if (status != GK_OK) {
         return status;
     }
     if (count == 0) {
-        gki_free(candidates);
-        gki_candidate none;
-        status = gki_guess(op, problem, &ctx->info, &none);
-        return status != GK_OK
-                   ? status
-                   : gk_fail(GK_ERR_NO_CONFIG, op->name,
-                             "no configuration of variant \"%s\" fits the problem", only);
+        status = gk_fail(GK_ERR_NO_CONFIG, op->name,
+                         "no configuration of variant \"%s\" fits the problem",
+                         only != NULL ? only : "any");
     }
     uint32_t tried[GUESSES_TRIED];
     uint32_t n_tried = 0;
     for (uint32_t i = 0; i < count && n_tried < GUESSES_TRIED;
          i = next_code(candidates, count, i, tried, n_tried)) {
         tried[n_tried++] = i;
-        status = gki_entry_build(ctx, op, problem, candidates[i].variant, &candidates[i].config,
-                                 GK_SOURCE_GUESS, out);
-        if (status == GK_OK && (*out)->kernel->spill_bytes <= 0 && !(*out)->kernel->serialized) {
-            break;
-        }
-        if (status == GK_OK) {
-            gki_free(*out);
-            *out = NULL;
-            status = gk_fail(GK_ERR_NO_CONFIG, op->name,
-                             "the configurations tried for the untuned problem spill registers");
-        } else if (status == GK_ERR_NO_COMPILER || status == GK_ERR_LOST ||
-                   status == GK_ERR_NOMEM) {
+        status = build_guess(ctx, op, problem, &candidates[i], out);
+        if (is_final(status)) {
             break;
         }
     }
     gki_free(candidates);
+    return status;
+}
+
+gk_status gki_entry_guess(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
+                          const char *only, gki_entry **out)
+{
+    *out = NULL;
+    gk_status status = GK_ERR_NO_CONFIG;
+    if (only == NULL) {
+        gki_candidate best;
+        status = gki_guess(op, problem, &ctx->info, &best);
+        if (status != GK_OK) {
+            return status;
+        }
+        status = build_guess(ctx, op, problem, &best, out);
+    }
+    if (!is_final(status)) {
+        status = guess_in_order(ctx, op, problem, only, out);
+    }
     if (status == GK_OK) {
         atomic_fetch_add(&ctx->counters.guesses, 1);
     }

@@ -157,6 +157,11 @@ gk_status gki_entry_build(gk_context *ctx, const gk_op_desc *op, const gk_proble
         variant->launch(problem, &ctx->info, config, &entry->launch);
         gk_status status =
             gki_kernel_load(ctx->jit, op, variant, problem, config, &entry->launch, &entry->kernel);
+        gk_reason reason = {{0}};
+        if (status == GK_OK &&
+            !gki_kernel_fits(entry->kernel, &entry->launch, &ctx->info, &reason)) {
+            status = gk_fail(GK_ERR_NO_CONFIG, "plan", "%s: %s", entry->kernel->name, reason.text);
+        }
         if (status != GK_OK) {
             gki_free(owned);
             return status;

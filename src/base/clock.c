@@ -17,3 +17,10 @@ int64_t gki_clock_wall(void)
     (void)clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec;
 }
+
+void gki_clock_sleep_ms(int64_t ms)
+{
+    const struct timespec pause = {.tv_sec = (time_t)(ms / 1000),
+                                   .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&pause, NULL);
+}

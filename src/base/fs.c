@@ -78,17 +78,18 @@ gk_status gki_fs_read(const char *path, size_t limit, char **out, size_t *size)
     return status;
 }
 
-static bool write_all(int fd, const char *data, size_t size)
+bool gki_fs_write_all(int fd, const void *data, size_t size)
 {
+    const char *at = data;
     while (size > 0) {
-        ssize_t n = write(fd, data, size);
+        const ssize_t n = write(fd, at, size);
         if (n < 0 && errno == EINTR) {
             continue;
         }
         if (n <= 0) {
             return false;
         }
-        data += n;
+        at += n;
         size -= (size_t)n;
     }
     return true;
@@ -101,7 +102,7 @@ static gk_status write_in_place(const char *path, const void *data, size_t size)
     if (fd < 0) {
         return fail_errno("open", path);
     }
-    gk_status status = write_all(fd, data, size) ? GK_OK : fail_errno("write", path);
+    gk_status status = gki_fs_write_all(fd, data, size) ? GK_OK : fail_errno("write", path);
     if (close(fd) != 0 && status == GK_OK) {
         status = fail_errno("write", path);
     }
@@ -124,7 +125,7 @@ gk_status gki_fs_write(const char *path, const void *data, size_t size, unsigned
     if (fd < 0) {
         return fail_errno("create a file beside", path);
     }
-    bool ok = write_all(fd, data, size) && fchmod(fd, (mode_t)mode) == 0 && fsync(fd) == 0;
+    bool ok = gki_fs_write_all(fd, data, size) && fchmod(fd, (mode_t)mode) == 0 && fsync(fd) == 0;
     gk_status status = ok ? GK_OK : fail_errno("write", path);
     if (close(fd) != 0 && status == GK_OK) {
         status = fail_errno("write", path);

@@ -9,6 +9,8 @@
 gk_status gki_fs_read(const char *path, size_t limit, char **out, size_t *size);
 /* Writes a temporary name unique to the process, then renames it. mode: permission bits. */
 gk_status gki_fs_write(const char *path, const void *data, size_t size, unsigned mode);
+/* All bytes to an open file: false, with errno set, if that fails. Sets no error record. */
+bool gki_fs_write_all(int fd, const void *data, size_t size);
 /* Creates the directory and its parents, new ones with 0700. */
 gk_status gki_fs_mkdirs(const char *path);
 /* A new private directory under $TMPDIR or /tmp; its path is written to out. */

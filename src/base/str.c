@@ -189,6 +189,24 @@ bool gki_parse_double(const char *text, double *out)
     return true;
 }
 
+gki_text gki_text_begin(char *memory, size_t size)
+{
+    memory[0] = '\0';
+    return (gki_text){.text = memory, .size = size};
+}
+
+void gki_text_printf(gki_text *text, const char *format, ...)
+{
+    const size_t room = text->size - text->length;
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(text->text + text->length, room, format, args);
+    va_end(args);
+    if (n > 0) {
+        text->length += (size_t)n < room ? (size_t)n : room - 1;
+    }
+}
+
 void gki_copy_text(char *out, size_t size, const char *text)
 {
     if (size == 0) {
@@ -203,4 +221,19 @@ void gki_copy_text(char *out, size_t size, const char *text)
     out[size - 1] = '\0';
     size_t dots = size - 1 < 3 ? size - 1 : 3;
     memcpy(out + size - 1 - dots, "...", dots);
+}
+
+bool gki_copy_printable(char *out, size_t size, const char *text)
+{
+    size_t length = strlen(text);
+    if (length == 0 || length >= size) {
+        return false;
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < ' ' || text[i] > '~') {
+            return false;
+        }
+    }
+    memcpy(out, text, length + 1);
+    return true;
 }

@@ -24,6 +24,17 @@ void gki_buf_printf(gki_buf *buf, const char *format, ...) __attribute__((format
 void gki_buf_double(gki_buf *buf, double value);
 void gki_buf_free(gki_buf *buf);
 
+/* Text of a fixed size, cut off where it ends; always terminated. */
+typedef struct gki_text {
+    char *text;
+    size_t size;
+    size_t length;
+} gki_text;
+
+/* Over `size` bytes at `memory`, at least 1. */
+gki_text gki_text_begin(char *memory, size_t size);
+void gki_text_printf(gki_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* The same as gki_buf_double into at least 32 bytes. */
 void gki_format_double(char *out, size_t size, double value);
 
@@ -34,5 +45,7 @@ bool gki_parse_double(const char *text, double *out);
 
 /* Copies with truncation marked by "..."; always terminates if size > 0. */
 void gki_copy_text(char *out, size_t size, const char *text);
+/* Copies a text of 1 to size - 1 printable ASCII characters; false and *out untouched otherwise. */
+bool gki_copy_printable(char *out, size_t size, const char *text);
 
 #endif

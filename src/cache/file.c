@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -102,8 +101,7 @@ int gki_file_lock(const gki_cache_file *file)
             (void)close(fd);
             return -1;
         }
-        struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * 1000000L};
-        (void)nanosleep(&pause, NULL);
+        gki_clock_sleep_ms(LOCK_PAUSE_MS);
     }
     return fd;
 }

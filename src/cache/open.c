@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/str.h"
@@ -110,12 +109,6 @@ static int migrate(sqlite3 *db)
     return rc;
 }
 
-static void pause_ms(long ms)
-{
-    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    (void)nanosleep(&t, NULL);
-}
-
 /* The busy handler is not called for a change of the journal mode. Whatever mode it ends in
  * works; a later process tries again. */
 static void enter_wal(sqlite3 *db)
@@ -129,7 +122,7 @@ static void enter_wal(sqlite3 *db)
             break;
         }
         if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED) {
-            pause_ms(wait);
+            gki_clock_sleep_ms(wait);
         }
     }
     /* A crash of the machine may lose the last answers, but not the file. */

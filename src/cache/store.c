@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/str.h"
+
 static int prepare(gki_store *store, gki_sql id)
 {
     if (store->statements[id] != NULL) {
@@ -83,17 +85,7 @@ const char *gki_store_key(gki_store *store, gki_sql id, int column)
 bool gki_store_text(gki_store *store, gki_sql id, int column, char *out, size_t size)
 {
     const char *text = gki_store_key(store, id, column);
-    size_t length = text != NULL ? strlen(text) : 0;
-    if (length == 0 || length >= size) {
-        return false;
-    }
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] < ' ' || text[i] > '~') {
-            return false;
-        }
-    }
-    memcpy(out, text, length + 1);
-    return true;
+    return text != NULL && gki_copy_printable(out, size, text);
 }
 
 bool gki_store_number(gki_store *store, gki_sql id, int column, double *out)

@@ -120,21 +120,6 @@ static bool split(char *line, char *fields[N_FIELDS])
     return true;
 }
 
-static bool copy_printable(char *out, size_t size, const char *text)
-{
-    size_t length = strlen(text);
-    if (length == 0 || length >= size) {
-        return false;
-    }
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] < ' ' || text[i] > '~') {
-            return false;
-        }
-    }
-    memcpy(out, text, length + 1);
-    return true;
-}
-
 static bool parse_line(char *line, gki_key *key, gki_choice *choice)
 {
     char *f[N_FIELDS];
@@ -146,8 +131,8 @@ static bool parse_line(char *line, gki_key *key, gki_choice *choice)
         return false;
     }
     *key = (gki_key){.op = f[0], .problem = f[1], .environment = f[2]};
-    return copy_printable(choice->variant, sizeof choice->variant, f[3]) &&
-           copy_printable(choice->config, sizeof choice->config, f[4]) &&
+    return gki_copy_printable(choice->variant, sizeof choice->variant, f[3]) &&
+           gki_copy_printable(choice->config, sizeof choice->config, f[4]) &&
            gki_parse_double(f[5], &choice->seconds) && gki_parse_double(f[6], &choice->spread) &&
            gki_parse_i64(f[7], &choice->created) && choice->created >= 0 &&
            gki_choice_is_sound(choice);

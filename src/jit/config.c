@@ -175,6 +175,32 @@ bool gki_config_check(const gk_variant *variant, const gk_problem *problem,
     return check_launch(device, &launch, reason);
 }
 
+bool gki_kernel_fits(const gki_kernel *kernel, const gk_launch *launch,
+                     const gk_device_info *device, gk_reason *reason)
+{
+    /* Registers are given to warps in units of 8 a thread. */
+    const int64_t warps = (launch->threads + 31) / 32;
+    const int64_t registers = warps * 32 * ((kernel->registers + 7) / 8 * 8);
+    if (device->regs_per_block > 0 && registers > device->regs_per_block) {
+        return gk_refuse(reason, "needs %lld registers, a block has %d", (long long)registers,
+                         (int)device->regs_per_block);
+    }
+    const gki_module *module = atomic_load_explicit(&kernel->module, memory_order_acquire);
+    if (module == NULL) {
+        return true;
+    }
+    if (module->max_threads > 0 && launch->threads > module->max_threads) {
+        return gk_refuse(reason, "needs %d threads a block, the compiled kernel can have %d",
+                         (int)launch->threads, (int)module->max_threads);
+    }
+    const int64_t smem = module->static_smem + launch->smem;
+    if (smem > device->smem_per_block_optin) {
+        return gk_refuse(reason, "needs %lld bytes of shared memory, the device has %lld",
+                         (long long)smem, (long long)device->smem_per_block_optin);
+    }
+    return true;
+}
+
 const gk_variant *gki_variant_find(const gk_op_desc *op, const char *name)
 {
     for (uint32_t i = 0; name && i < op->n_variants; i++) {

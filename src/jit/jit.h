@@ -113,4 +113,11 @@ gk_status gki_kernel_load(gki_jit *jit, const gk_op_desc *op, const gk_variant *
                           const gk_problem *problem, const gk_config *config,
                           const gk_launch *launch, gki_kernel **out);
 
+/*
+ * Whether a block of the launch has the registers, threads and shared memory that the compiled
+ * kernel takes; the last two are known once it is loaded.
+ */
+bool gki_kernel_fits(const gki_kernel *kernel, const gk_launch *launch,
+                     const gk_device_info *device, gk_reason *reason);
+
 #endif

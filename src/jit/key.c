@@ -1,5 +1,3 @@
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -9,27 +7,8 @@
 
 enum { TEXT_LIMIT = 4096, HEX_DIGITS = 16 };
 
-typedef struct writer {
-    char text[TEXT_LIMIT];
-    size_t length;
-} writer;
-
-static void put(writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(writer *w, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    const int n = vsnprintf(w->text + w->length, TEXT_LIMIT - w->length, format, args);
-    va_end(args);
-    if (n > 0) {
-        const size_t room = TEXT_LIMIT - 1 - w->length;
-        w->length += (size_t)n < room ? (size_t)n : room;
-    }
-}
-
 /* A text that does not fit ends in a hash of the whole. */
-static void finish(const writer *w, char *out, size_t size)
+static void finish(const gki_text *w, char *out, size_t size)
 {
     if (w->length < size) {
         memcpy(out, w->text, w->length);
@@ -51,38 +30,38 @@ static void finish(const writer *w, char *out, size_t size)
     }
 }
 
-static void put_arg(writer *w, const char *name, const gk_problem *problem, uint32_t i)
+static void put_arg(gki_text *w, const char *name, const gk_problem *problem, uint32_t i)
 {
     static const char *const layouts[] = {"row", "col", "strided"};
     const uint8_t layout = problem->layout[i];
     if (problem->dtype[i] == GK_DTYPE_NONE) {
-        put(w, " %s=-", name);
+        gki_text_printf(w, " %s=-", name);
         return;
     }
-    put(w, " %s=%s.", name, gk_dtype_name((gk_dtype)problem->dtype[i]));
+    gki_text_printf(w, " %s=%s.", name, gk_dtype_name((gk_dtype)problem->dtype[i]));
     if (layout < sizeof layouts / sizeof layouts[0]) {
-        put(w, "%s.%u", layouts[layout], (unsigned)problem->align[i]);
+        gki_text_printf(w, "%s.%u", layouts[layout], (unsigned)problem->align[i]);
     } else {
-        put(w, "layout%u.%u", (unsigned)layout, (unsigned)problem->align[i]);
+        gki_text_printf(w, "layout%u.%u", (unsigned)layout, (unsigned)problem->align[i]);
     }
 }
 
-static void put_attr(writer *w, const gk_attr_desc *attr, uint8_t value)
+static void put_attr(gki_text *w, const gk_attr_desc *attr, uint8_t value)
 {
     if (attr->names && value < attr->n_names) {
-        put(w, " %s=%s", attr->name, attr->names[value]);
+        gki_text_printf(w, " %s=%s", attr->name, attr->names[value]);
     } else {
-        put(w, " %s=%u", attr->name, (unsigned)value);
+        gki_text_printf(w, " %s=%u", attr->name, (unsigned)value);
     }
 }
 
 void gki_problem_text(const gk_op_desc *op, const gk_problem *problem, char *out, size_t size)
 {
-    writer w;
-    w.length = 0;
-    put(&w, "r%u", (unsigned)op->revision);
+    char text[TEXT_LIMIT];
+    gki_text w = gki_text_begin(text, sizeof text);
+    gki_text_printf(&w, "r%u", (unsigned)op->revision);
     for (uint32_t i = 0; i < op->n_dims && i < GK_MAX_DIMS; i++) {
-        put(&w, " %s=%lld", op->dim_names[i], (long long)problem->dims[i]);
+        gki_text_printf(&w, " %s=%lld", op->dim_names[i], (long long)problem->dims[i]);
     }
     for (uint32_t i = 0; i < op->n_args && i < GK_MAX_ARGS; i++) {
         put_arg(&w, op->args[i].name, problem, i);
@@ -165,15 +144,17 @@ void gki_environment_text(gki_jit *jit, const gk_op_desc *op, char *out, size_t 
 {
     const gk_device_info *info = &jit->info;
     char templates[17];
-    writer w;
-    w.length = 0;
+    char text[TEXT_LIMIT];
+    gki_text w = gki_text_begin(text, sizeof text);
     template_hash(jit, op, templates);
-    put(&w, "driver=%s cc=%d sms=%d l2=%lld smem=%lld bus=%d arch=%.*s compiler=\"%.*s\"",
-        jit->options.device->driver->name, (int)info->cc, (int)info->sm_count,
-        (long long)info->l2_bytes, (long long)info->smem_per_block_optin,
-        (int)info->memory_bus_bits, (int)sizeof info->arch, info->arch, (int)sizeof info->compiler,
-        info->compiler);
-    put(&w, " options=%d templates=%s revision=%u protocol=%d gk=%s", GKI_COMPILE_OPTIONS,
-        templates, (unsigned)op->revision, GKI_PROTOCOL, gk_version_string());
+    gki_text_printf(&w,
+                    "driver=%s cc=%d sms=%d l2=%lld smem=%lld bus=%d arch=%.*s compiler=\"%.*s\"",
+                    jit->options.device->driver->name, (int)info->cc, (int)info->sm_count,
+                    (long long)info->l2_bytes, (long long)info->smem_per_block_optin,
+                    (int)info->memory_bus_bits, (int)sizeof info->arch, info->arch,
+                    (int)sizeof info->compiler, info->compiler);
+    gki_text_printf(&w, " options=%d templates=%s revision=%u protocol=%d gk=%s",
+                    GKI_COMPILE_OPTIONS, templates, (unsigned)op->revision, GKI_PROTOCOL,
+                    gk_version_string());
     finish(&w, out, size);
 }

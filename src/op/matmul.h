@@ -9,6 +9,12 @@ enum { MATMUL_M, MATMUL_N, MATMUL_K, MATMUL_N_DIMS };
 /* Of alpha the identity holds nothing, of beta only whether it is 0 (then C is not read). */
 enum { MATMUL_ACTIVATION, MATMUL_MATH, MATMUL_ALPHA, MATMUL_BETA, MATMUL_N_ATTRS };
 
+/* Rounded up; no overflow at the end of the range. */
+static inline int64_t gki_ceil_div(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
 extern const gk_variant gki_matmul_simt;
 extern const gk_variant gki_matmul_mma;
 

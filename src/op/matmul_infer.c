@@ -2,7 +2,7 @@
 
 #include <gk/ops.h>
 
-#include "op/numeric.h"
+#include "base/numeric.h"
 
 static const char WHERE[] = "matmul";
 

@@ -5,7 +5,7 @@
 
 #include <gk/ops.h>
 
-#include "op/numeric.h"
+#include "base/numeric.h"
 
 /* A block of BLOCK x BLOCK of B is widened once and used by every row of A. */
 enum { BLOCK = 64 };

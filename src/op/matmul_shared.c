@@ -64,16 +64,11 @@ static int64_t times(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 void gki_matmul_grid(const gk_problem *problem, int64_t block_m, int64_t block_n, int64_t split_k,
                      gk_launch *out)
 {
-    const int64_t tiles = times(ceil_div(problem->dims[MATMUL_M], block_m),
-                                ceil_div(problem->dims[MATMUL_N], block_n));
+    const int64_t tiles = times(gki_ceil_div(problem->dims[MATMUL_M], block_m),
+                                gki_ceil_div(problem->dims[MATMUL_N], block_n));
     out->grid = times(tiles, split_k);
     out->workspace = 0;
     out->zeroed = 0;

@@ -55,11 +55,6 @@ static const struct {
 
 static const int64_t MAX_PARTIALS = INT64_C(256) << 20;
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 static int64_t threads_of(const gk_config *config)
 {
     const int32_t *v = config->values;
@@ -162,7 +157,7 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
     }
     if (v[SPLIT_K] > 1 && (int64_t)(v[SPLIT_K] - 1) * v[BLOCK_K] >= k) {
         return gk_refuse(reason, "SPLIT_K is %d, K has only %lld tiles", (int)v[SPLIT_K],
-                         (long long)ceil_div(k, v[BLOCK_K]));
+                         (long long)gki_ceil_div(k, v[BLOCK_K]));
     }
     if (v[SPLIT_K] > 1) {
         gk_launch launch = {0};
@@ -255,9 +250,9 @@ static double block_clocks(const gk_problem *problem, const gk_device_info *devi
          copies(problem, b_copy_bytes(problem), b_rows_adjoin(problem),
                 problem->layout[MATMUL_B] == GK_LAYOUT_COL, v[BLOCK_N], v[BLOCK_K])) /
         32;
-    const double per_tile =
-        v[BLOCK_K] / v[SLICE_K] * warps * step * latency + copy * 2 + 60 / at_least(resident, 1);
-    const int64_t k_tiles = ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]);
+    const int32_t steps = v[BLOCK_K] / v[SLICE_K];
+    const double per_tile = steps * warps * step * latency + copy * 2 + 60 / at_least(resident, 1);
+    const int64_t k_tiles = gki_ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]);
     const double area = (double)v[BLOCK_M] * v[BLOCK_N];
     const double bytes = area * words * 4;
     double epilogue = area / 32 + (v[SLICE_K] > 1 ? bytes * v[SLICE_K] / 64 : 0);
@@ -265,7 +260,7 @@ static double block_clocks(const gk_problem *problem, const gk_device_info *devi
         /* Each block writes its sums; the last of a tile reads all of them. */
         epilogue += 1000 / at_least(resident, 1) + bytes / 32 + bytes / 32;
     }
-    return (double)ceil_div(k_tiles, v[SPLIT_K]) * per_tile + epilogue;
+    return (double)gki_ceil_div(k_tiles, v[SPLIT_K]) * per_tile + epilogue;
 }
 
 static double model(const gk_problem *problem, const gk_device_info *device,
@@ -284,7 +279,8 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double by_threads = at_least(device->max_threads_per_sm, 1024) / shape.threads;
     fit = fit < by_threads ? fit : by_threads;
     fit = fit < 1 ? 1 : (double)(int64_t)fit;
-    const double share = (double)ceil_div(shape.grid, (int64_t)sms); /* blocks a multiprocessor */
+    const double share =
+        (double)gki_ceil_div(shape.grid, (int64_t)sms); /* blocks a multiprocessor */
     const double resident = share < fit ? share : fit;
 
     double clocks = share * block_clocks(problem, device, config, resident);

@@ -33,7 +33,7 @@ static bool reduce(const gki_session *s, gk_tensor *tensors, gk_call *call, gk_p
             uintptr_t misalignment = (uintptr_t)s->call->args[i]->data % 256;
             /* Distinct and far apart, so that no two operands overlap. */
             const uintptr_t address = ((uintptr_t)(i + 1) << 40) + misalignment;
-            tensors[i].data = (void *)address; /* NOLINT(performance-no-int-to-ptr) */
+            tensors[i].data = (void *)address;
         }
     }
     problem->op = s->problem.op;

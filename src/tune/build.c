@@ -40,21 +40,15 @@ static void fail(build *b, gk_status status)
 static void judge(gki_session *s, gki_entrant *e)
 {
     char why[128];
+    gk_reason reason = {{0}};
     const gki_kernel *kernel = e->kernel;
     if (kernel->spill_bytes > 0) {
         snprintf(why, sizeof(why), "%d bytes of registers spilled", kernel->spill_bytes);
         gki_session_refuse(s, e, GKI_TRIAL_SPILLS, why);
     } else if (kernel->serialized) {
         gki_session_refuse(s, e, GKI_TRIAL_SERIALIZED, "the compiler serialized its wgmma");
-    } else if (kernel->registers > 0 && s->info.regs_per_block > 0) {
-        /* Registers are given to warps in units of 8 a thread. */
-        int64_t warps = (e->launch.threads + 31) / 32;
-        int64_t needed = warps * 32 * ((kernel->registers + 7) / 8 * 8);
-        if (needed > s->info.regs_per_block) {
-            snprintf(why, sizeof(why), "needs %lld registers, a block has %d", (long long)needed,
-                     s->info.regs_per_block);
-            gki_session_refuse(s, e, GKI_TRIAL_NO_RESOURCE, why);
-        }
+    } else if (!gki_kernel_fits(kernel, &e->launch, &s->info, &reason)) {
+        gki_session_refuse(s, e, GKI_TRIAL_NO_RESOURCE, reason.text);
     }
 }
 

@@ -37,12 +37,34 @@ static bool next_config(const gk_variant *variant, uint32_t *at, gk_config *conf
     return false;
 }
 
-static gk_status visit_config(walk *w, const gk_variant *variant, const gk_config *config)
+/* True if every at-launch param of the configuration has its first value. */
+static bool least_demanding(const gk_variant *variant, const uint32_t *at)
+{
+    for (uint32_t i = variant->n_params; i-- > 0 && variant->params[i].at_launch != 0;) {
+        if (at[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Goes to the last of the configurations that share the compiled-in values. */
+static void skip_launch_values(const gk_variant *variant, uint32_t *at)
+{
+    for (uint32_t i = variant->n_params; i-- > 0 && variant->params[i].at_launch != 0;) {
+        at[i] = variant->params[i].n_values - 1;
+    }
+}
+
+static gk_status visit_config(walk *w, const gk_variant *variant, const gk_config *config,
+                              bool *refused)
 {
     gk_reason reason = {""};
+    *refused = false;
     if (!gki_config_check(variant, w->problem, w->device, config, &reason)) {
         w->reason = reason;
         w->refused = variant->name;
+        *refused = true;
         return GK_OK;
     }
     gki_candidate candidate = {variant, *config, 0};
@@ -78,7 +100,11 @@ static gk_status walk_variant(walk *w, const gk_variant *variant)
     }
     gk_status status;
     do {
-        status = visit_config(w, variant, &config);
+        bool refused;
+        status = visit_config(w, variant, &config, &refused);
+        if (refused && least_demanding(variant, at)) {
+            skip_launch_values(variant, at);
+        }
     } while (status == GK_OK && next_config(variant, at, &config));
     return status;
 }

@@ -164,7 +164,7 @@ static gk_status absorb(gki_session *s, gki_entrant *e, const char *as, gk_statu
 
 gk_status gki_trial_load(gki_session *s, gki_entrant *e)
 {
-    char why[128];
+    gk_reason reason = {{0}};
     gki_kernel *kernel = NULL;
     gk_status status = gki_kernel_load(s->jit, s->op, e->candidate.variant, &s->problem,
                                        &e->candidate.config, &e->launch, &kernel);
@@ -172,16 +172,8 @@ gk_status gki_trial_load(gki_session *s, gki_entrant *e)
         return absorb(s, e, GKI_TRIAL_LAUNCH_ERROR, status);
     }
     e->kernel = kernel;
-    const gki_module *module = atomic_load(&kernel->module);
-    const int64_t smem = module->static_smem + e->launch.smem;
-    if (module->max_threads > 0 && module->max_threads < e->launch.threads) {
-        snprintf(why, sizeof(why), "needs %d threads a block, the compiled kernel can have %d",
-                 e->launch.threads, module->max_threads);
-        gki_session_refuse(s, e, GKI_TRIAL_NO_RESOURCE, why);
-    } else if (smem > s->info.smem_per_block_optin) {
-        snprintf(why, sizeof(why), "needs %lld bytes of shared memory, the device has %lld",
-                 (long long)smem, (long long)s->info.smem_per_block_optin);
-        gki_session_refuse(s, e, GKI_TRIAL_NO_RESOURCE, why);
+    if (!gki_kernel_fits(kernel, &e->launch, &s->info, &reason)) {
+        gki_session_refuse(s, e, GKI_TRIAL_NO_RESOURCE, reason.text);
     }
     return GK_OK;
 }

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/numeric.h"
 #include "base/rng.h"
-#include "tune/numeric.h"
 #include "tune/operands.h"
 
 static double draw(gki_rng *rng, gk_dtype dtype)
@@ -32,7 +32,7 @@ unsigned char *gki_pattern(gk_dtype dtype, uint64_t seed)
     gki_rng rng;
     gki_rng_seed(&rng, seed);
     for (size_t i = 0; i < GKI_PERIOD; i++) {
-        gki_encode(dtype, draw(&rng, dtype), pattern + i * size);
+        gki_numeric_set(dtype, pattern, (int64_t)i, draw(&rng, dtype));
     }
     memcpy(pattern + size * GKI_PERIOD, pattern, size * GKI_PERIOD);
     return pattern;
@@ -71,5 +71,5 @@ int64_t gki_tensor_elements(const gk_tensor *tensor)
 unsigned char gki_poison_byte(gk_dtype dtype)
 {
     /* All ones is a NaN in every floating-point format, but -1, a common value, in integers. */
-    return gki_dtype_is_integer(dtype) ? 0xfb : 0xff;
+    return gki_numeric_is_integer(dtype) ? 0xfb : 0xff;
 }

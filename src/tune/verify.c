@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "tune/numeric.h"
+#include "base/numeric.h"
 
 enum {
     MAX_PARTS = 5,
@@ -389,11 +389,10 @@ static void compare_part(const gki_verifier *v, const part *p, gki_verdict *verd
 {
     const gki_operands *o = v->operands;
     gk_dtype dtype = o->args[o->output].dtype;
-    size_t size = gk_dtype_size(dtype);
     size_t i = 0;
     for (gki_walk w = gki_walk_begin(&p->view); !w.done; gki_walk_next(&w), i++) {
         double allowed = v->tolerance.absolute + v->tolerance.relative * p->scale[i];
-        double got = gki_decode(dtype, v->fresh + i * size);
+        double got = gki_numeric_get(dtype, v->fresh, (int64_t)i);
         double error = error_of(got, p->want[i], allowed);
         if (error > verdict->max_error) {
             verdict->max_error = error;
@@ -520,7 +519,7 @@ static gk_status scan(gki_verifier *v, bool repeat, gki_verdict *verdict)
     const gki_operand *arg = &o->args[o->output];
     int64_t size = (int64_t)gk_dtype_size(arg->dtype);
     bool packed = gki_tensor_elements(&arg->shape) * size == arg->extent;
-    bool telling = size > 1 || !gki_dtype_is_integer(arg->dtype);
+    bool telling = size > 1 || !gki_numeric_is_integer(arg->dtype);
     int64_t bytes = arg->extent < SCAN_CHUNK_BYTES ? arg->extent : SCAN_CHUNK_BYTES;
     int64_t chunks = arg->extent > bytes ? SCAN_CHUNKS : 1;
     int64_t step = (arg->extent - bytes) / (SCAN_CHUNKS - 1) / 16 * 16;

@@ -146,7 +146,6 @@ static void place(const gk_case *item, gk_tensor *tensors)
 {
     for (uint64_t i = 0; i < GK_MAX_ARGS; i++) {
         uint64_t offset = (uint64_t)item->offset * gk_dtype_size((gk_dtype)tensors[i].dtype);
-        /* NOLINTNEXTLINE(performance-no-int-to-ptr) */
         tensors[i].data = (void *)(uintptr_t)(((i + 1) << 44) + offset);
     }
 }

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <locale.h>
 #include <pthread.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,75 @@ static void unaligned_after_aligned(void **state)
     assert_int_equal(stats_of(ctx).tunes, 0);
     assert_int_equal(stats_of(ctx).misses, 0);
     gk_context_destroy(&ctx);
+}
+
+/* --- stored answers that cannot be used --- */
+
+static void change_answer(const char *set)
+{
+    sqlite3 *db = NULL;
+    char sql[400];
+    (void)snprintf(sql, sizeof(sql), "UPDATE choice SET %s", set);
+    assert_int_equal(sqlite3_open(gk_test_path("cache.db"), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_changes(db), 1);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+static void count_warning(void *user, gk_log_level level, const char *line)
+{
+    (void)line;
+    *(int *)user += level <= GK_LOG_WARNING ? 1 : 0;
+}
+
+/* Runs with what is stored and says how often was warned and tuned. */
+static void run_stored(gk_mode mode, int *warnings, uint64_t *tunes)
+{
+    const gk_context_options options = {.struct_size = sizeof(options),
+                                        .cache_path = gk_test_path("cache.db"),
+                                        .mode = mode,
+                                        .tune_budget_s = op_test_is_cpu() ? 120 : 2,
+                                        .log = count_warning,
+                                        .log_user = warnings};
+    gk_context *ctx;
+    *warnings = 0;
+    assert_gk_ok(gk_context_create(&ctx, op_test_device(), &options));
+    run_pr(ctx, 64, 0);
+    run_pr(ctx, 64, 0);
+    *tunes = stats_of(ctx).tunes;
+    assert_int_equal(stored_answers(ctx), 1);
+    gk_context_destroy(&ctx);
+}
+
+static void unusable_answers(void **state)
+{
+    static const char *const changes[] = {
+        "config = 'BLOCK_K=7 BLOCK_M=7 BLOCK_N=7 GROUP_M=1 SLICE_K=1 SPLIT_K=1 STAGES=3 THREAD_M=8 "
+        "THREAD_N=8'",
+        /* 4096 threads */
+        "config = 'BLOCK_K=8 BLOCK_M=128 BLOCK_N=256 GROUP_M=1 SLICE_K=1 SPLIT_K=1 STAGES=3 "
+        "THREAD_M=2 THREAD_N=4'",
+        "config = 'BLOCK_K=8 BLOCK_M=-64 BLOCK_N=64 GROUP_M=1 SLICE_K=1 SPLIT_K=1 STAGES=3 "
+        "THREAD_M=8 THREAD_N=8'",
+        "config = NULL",
+        "seconds = '64 -DX=1'",
+    };
+    int warnings;
+    uint64_t tunes;
+    (void)state;
+    run_stored(GK_MODE_TUNE, &warnings, &tunes);
+    assert_int_equal(tunes, 1);
+    assert_int_equal(warnings, 0);
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        change_answer(changes[i]);
+        run_stored(GK_MODE_TUNE, &warnings, &tunes);
+        if (warnings != 1 || tunes != 1) {
+            fail_msg("%s: %d warnings, %d tunings", changes[i], warnings, (int)tunes);
+        }
+        run_stored(GK_MODE_CACHED, &warnings, &tunes);
+        assert_int_equal(warnings, 0);
+        assert_int_equal(tunes, 0);
+    }
 }
 
 /* --- in-place calls on a cold cache --- */
@@ -400,11 +470,9 @@ static void decimal_comma(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unaligned_after_aligned),
-        cmocka_unit_test(tuning_leaves_operands_alone),
-        cmocka_unit_test(many_threads_one_cold_key),
-        cmocka_unit_test(threads_share_a_stream),
-        cmocka_unit_test(decimal_comma),
+        cmocka_unit_test(unaligned_after_aligned),      cmocka_unit_test(unusable_answers),
+        cmocka_unit_test(tuning_leaves_operands_alone), cmocka_unit_test(many_threads_one_cold_key),
+        cmocka_unit_test(threads_share_a_stream),       cmocka_unit_test(decimal_comma),
     };
     const int missing = op_test_missing();
     return missing != 0 ? missing : GK_TEST_MAIN(tests);

@@ -20,6 +20,23 @@ gki_device *emu_open(void)
     return device;
 }
 
+gki_device *emu_device;
+
+int emu_set_up(void **state)
+{
+    (void)state;
+    emu_device = emu_open();
+    return 0;
+}
+
+int emu_tear_down(void **state)
+{
+    (void)state;
+    emu_device->driver->close(emu_device);
+    emu_device = NULL;
+    return 0;
+}
+
 gk_status emu_compile(gki_device *device, const char *body, gki_compiled *out)
 {
     gki_expander *expander = gki_calloc(1, sizeof *expander);

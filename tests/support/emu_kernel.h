@@ -7,6 +7,12 @@
 /* The CPU device; fails the test if there is none. Kernels get the sanitizer this program has. */
 gki_device *emu_open(void);
 
+/* A test with emu_device open, one of its own. */
+extern gki_device *emu_device;
+int emu_set_up(void **state);
+int emu_tear_down(void **state);
+#define EMU_TEST(name) cmocka_unit_test_setup_teardown(name, emu_set_up, emu_tear_down)
+
 /*
  * Compiles and loads `body` behind the prelude and gk/ptx.cuh. The body's first line is line 1 of
  * "test.cu"; its kernel's name is test_kernel.

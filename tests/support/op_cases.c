@@ -35,6 +35,22 @@ gk_context *op_test_context(gk_mode mode, const char *cache_path)
     return ctx;
 }
 
+gk_context *op_case_ctx;
+
+int op_case_open(void **state)
+{
+    (void)state;
+    op_case_ctx = op_test_context(GK_MODE_HEURISTIC, NULL);
+    return 0;
+}
+
+int op_case_close(void **state)
+{
+    (void)state;
+    gk_context_destroy(&op_case_ctx);
+    return 0;
+}
+
 int op_test_missing(void)
 {
     const gk_context_options options = {.struct_size = sizeof(options), .cache_path = ":memory:"};
@@ -172,6 +188,16 @@ void op_operands_check_pr(const op_operands *o)
     op_operands_sums(o, &sum, &weighted);
     assert_true(sum == 43);
     assert_true(weighted == 31417);
+}
+
+int32_t op_forced_value(const op_forced *forced, const char *name)
+{
+    for (uint32_t i = 0; i < forced->variant->n_params; i++) {
+        if (strcmp(forced->variant->params[i].name, name) == 0) {
+            return forced->config.values[i];
+        }
+    }
+    return 0;
 }
 
 /* False if the engine refuses the configuration. */

@@ -26,6 +26,12 @@ int op_test_missing(void);
 /* cache_path NULL = ":memory:". */
 gk_context *op_test_context(gk_mode mode, const char *cache_path);
 
+/* A context in heuristic mode for each of a file's tests: on_device(name) in its table. */
+extern gk_context *op_case_ctx;
+int op_case_open(void **state);
+int op_case_close(void **state);
+#define on_device(name) cmocka_unit_test_setup_teardown(name, op_case_open, op_case_close)
+
 /* Packed row-major operands; with `wide`, leading dimensions are multiples of 16 elements. */
 void op_operands_create(op_operands *o, gk_context *ctx, gk_dtype in, gk_dtype out, int64_t m,
                         int64_t n, int64_t k, bool wide);
@@ -58,6 +64,9 @@ typedef struct op_forced {
     gk_config config;
     char text[256];
 } op_forced;
+
+/* The value of a tunable; 0 if the variant has none of that name. */
+int32_t op_forced_value(const op_forced *forced, const char *name);
 
 /* Calls check after each forced run of a variant's configurations: a spread of its kernels, and
  * with `launch` every launch-time choice of each. Returns how many ran. Configurations that the

@@ -159,7 +159,7 @@ bool op_harness_call(const op_harness *h, const op_item *item, const int64_t *di
     for (uint32_t i = 0; i < op->n_args; i++) {
         const uintptr_t address =
             ((uintptr_t)(i + 1) << 44) + offset * gk_dtype_size((gk_dtype)tensors[i].dtype);
-        tensors[i].data = (void *)address; /* NOLINT(performance-no-int-to-ptr): never used */
+        tensors[i].data = (void *)address;
     }
     const int residual = argument(op, "residual");
     if (residual >= 0 && has_word(item->epilogue, "inplace")) {

@@ -9,8 +9,6 @@
 #include "support/emu_kernel.h"
 #include "support/gk_test.h"
 
-static gki_device *device;
-
 typedef struct args {
     uint32_t *out;
     int64_t what;
@@ -23,7 +21,7 @@ static void test_info(void **state)
     (void)state;
     gk_device_info info;
     memset(&info, 0xff, sizeof info);
-    device->driver->info(device, &info);
+    emu_device->driver->info(emu_device, &info);
     assert_string_equal(info.name, "gk CPU device");
     assert_int_equal(info.cc, 80);
     assert_int_equal(info.is_emulated, 1);
@@ -40,26 +38,26 @@ static void test_info(void **state)
 static void test_memory(void **state)
 {
     (void)state;
-    const gki_driver *driver = device->driver;
+    const gki_driver *driver = emu_device->driver;
     void *p = NULL;
     void *stream = NULL;
     unsigned char back[100];
-    assert_gk_ok(driver->mem_alloc(device, 100, &p));
+    assert_gk_ok(driver->mem_alloc(emu_device, 100, &p));
     assert_int_equal((uintptr_t)p % 256, 0);
-    assert_gk_ok(driver->stream_create(device, &stream));
+    assert_gk_ok(driver->stream_create(emu_device, &stream));
     assert_non_null(stream);
-    assert_gk_ok(driver->fill(device, p, 7, 100, stream));
-    assert_gk_ok(driver->copy_in(device, p, "abc", 3, stream));
-    assert_gk_ok(driver->copy_dev(device, (char *)p + 1, p, 3, stream));
-    assert_gk_ok(driver->copy_out(device, back, p, 100, stream));
+    assert_gk_ok(driver->fill(emu_device, p, 7, 100, stream));
+    assert_gk_ok(driver->copy_in(emu_device, p, "abc", 3, stream));
+    assert_gk_ok(driver->copy_dev(emu_device, (char *)p + 1, p, 3, stream));
+    assert_gk_ok(driver->copy_out(emu_device, back, p, 100, stream));
     assert_memory_equal(back, "aabc\7\7", 6);
     assert_int_equal(back[99], 7);
     bool capturing = true;
-    assert_gk_ok(driver->is_capturing(device, stream, &capturing));
+    assert_gk_ok(driver->is_capturing(emu_device, stream, &capturing));
     assert_false(capturing);
-    assert_gk_ok(driver->synchronize(device, stream));
-    driver->stream_destroy(device, stream);
-    assert_gk_ok(driver->mem_free(device, p));
+    assert_gk_ok(driver->synchronize(emu_device, stream));
+    driver->stream_destroy(emu_device, stream);
+    assert_gk_ok(driver->mem_free(emu_device, p));
 }
 
 static void test_compile_error(void **state)
@@ -67,7 +65,7 @@ static void test_compile_error(void **state)
     (void)state;
     gki_compiled compiled;
     const gk_status status = emu_compile(
-        device, ARGS_TEXT "GK_KERNEL(32, 1, args, a)\n{\n    a.out[0] = undeclared_name;\n}\n",
+        emu_device, ARGS_TEXT "GK_KERNEL(32, 1, args, a)\n{\n    a.out[0] = undeclared_name;\n}\n",
         &compiled);
     assert_int_equal(status, GK_ERR_COMPILE);
     assert_non_null(strstr(gk_error_last()->message, "test.cu:4:"));
@@ -77,8 +75,9 @@ static void test_compile_error(void **state)
     assert_non_null(strstr(compiled.log, "undeclared_name"));
     gki_free(compiled.log);
     /* A static_assert in a template is an error of the source too. */
-    assert_int_equal(emu_compile(device, "static_assert(sizeof(float) == 5, \"no\");\n", &compiled),
-                     GK_ERR_COMPILE);
+    assert_int_equal(
+        emu_compile(emu_device, "static_assert(sizeof(float) == 5, \"no\");\n", &compiled),
+        GK_ERR_COMPILE);
     gki_free(compiled.log);
 }
 
@@ -126,7 +125,7 @@ static void test_broken_compiler(void **state)
     assert_int_equal(opened, GK_OK);
     gk_device_info plain;
     gk_device_info flagged;
-    device->driver->info(device, &plain);
+    emu_device->driver->info(emu_device, &plain);
     other->driver->info(other, &flagged);
     assert_string_not_equal(plain.compiler, flagged.compiler); /* other flags, other code */
     assert_int_equal(other->driver->compile(other, "int x;\n", &compiled), GK_ERR_NO_COMPILER);
@@ -140,18 +139,18 @@ static void test_load(void **state)
     gki_compiled compiled;
     gki_module *module = NULL;
     const char *body = ARGS_TEXT "GK_KERNEL(32, 1, args, a)\n{\n    a.out[0] = 1;\n}\n";
-    assert_int_equal(emu_compile(device, body, &compiled), GK_OK);
+    assert_int_equal(emu_compile(emu_device, body, &compiled), GK_OK);
     assert_true(compiled.size > 1000);
     assert_true(compiled.seconds > 0);
     assert_int_equal(
-        device->driver->module_load(device, compiled.code, compiled.size, "other", &module),
+        emu_device->driver->module_load(emu_device, compiled.code, compiled.size, "other", &module),
         GK_ERR_DEVICE);
     assert_null(module);
     assert_non_null(strstr(gk_error_last()->message, "\"other\""));
     compiled.code[0] ^= 1;
-    assert_int_equal(
-        device->driver->module_load(device, compiled.code, compiled.size, "test_kernel", &module),
-        GK_ERR_DEVICE);
+    assert_int_equal(emu_device->driver->module_load(emu_device, compiled.code, compiled.size,
+                                                     "test_kernel", &module),
+                     GK_ERR_DEVICE);
     assert_null(module);
     gki_free(compiled.code);
     gki_free(compiled.log);
@@ -170,10 +169,10 @@ static void *compile_one(void *arg)
 {
     compiler *self = arg;
     gki_compiled compiled;
-    self->status = emu_compile(device, self->body, &compiled);
+    self->status = emu_compile(emu_device, self->body, &compiled);
     if (self->status == GK_OK) {
-        self->status = device->driver->module_load(device, compiled.code, compiled.size,
-                                                   "test_kernel", &self->module);
+        self->status = emu_device->driver->module_load(emu_device, compiled.code, compiled.size,
+                                                       "test_kernel", &self->module);
     }
     gki_free(compiled.code);
     gki_free(compiled.log);
@@ -198,13 +197,13 @@ static void test_parallel_compiles(void **state)
     for (int i = 0; i < COMPILERS; i++) {
         uint32_t out[3] = {7, 7, 7};
         const args a = {out, 0};
-        assert_gk_ok(emu_launch(device, compilers[i].module, 2, 1, 0, &a, sizeof a));
+        assert_gk_ok(emu_launch(emu_device, compilers[i].module, 2, 1, 0, &a, sizeof a));
         assert_int_equal(out[0], 100 + i);
         assert_int_equal(out[1], 100 + i);
         assert_int_equal(out[2], 7);
     }
     for (int i = 0; i < COMPILERS; i++) {
-        device->driver->module_unload(device, compilers[i].module);
+        emu_device->driver->module_unload(emu_device, compilers[i].module);
     }
 }
 
@@ -213,7 +212,7 @@ static void test_time(void **state)
 {
     (void)state;
     gki_module *module = emu_load(
-        device, ARGS_TEXT "GK_KERNEL(32, 1, args, a)\n{\n    atomicAdd(a.out, a.what);\n}\n");
+        emu_device, ARGS_TEXT "GK_KERNEL(32, 1, args, a)\n{\n    atomicAdd(a.out, a.what);\n}\n");
     uint32_t out[2] = {0, 0};
     const args first = {&out[0], 1};
     const args second = {&out[1], 2};
@@ -222,38 +221,24 @@ static void test_time(void **state)
         {.module = module, .grid = 1, .threads = 1, .args = &second, .args_size = sizeof second},
     };
     double seconds = -1;
-    assert_gk_ok(device->driver->time(device, launches, 2, 5, true, &seconds));
+    assert_gk_ok(emu_device->driver->time(emu_device, launches, 2, 5, true, &seconds));
     assert_true(seconds > 0 && seconds < 1);
     assert_int_equal(out[0], 60);
     assert_int_equal(out[1], 10);
-    device->driver->module_unload(device, module);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    device = emu_open();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    device->driver->close(device);
-    return 0;
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_info, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_compile_error, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_missing_compiler, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_broken_compiler, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_load, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_parallel_compiles, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_time, setup, teardown),
+        EMU_TEST(test_info),
+        EMU_TEST(test_memory),
+        EMU_TEST(test_compile_error),
+        EMU_TEST(test_missing_compiler),
+        EMU_TEST(test_broken_compiler),
+        EMU_TEST(test_load),
+        EMU_TEST(test_parallel_compiles),
+        EMU_TEST(test_time),
     };
     return GK_TEST_MAIN(tests);
 }

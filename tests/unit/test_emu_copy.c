@@ -7,8 +7,6 @@
 #include "support/emu_kernel.h"
 #include "support/gk_test.h"
 
-static gki_device *device;
-
 typedef struct args {
     const unsigned char *in;
     uint32_t *out;
@@ -54,7 +52,7 @@ static const char COPIES[] =
 static void test_copies(void **state)
 {
     (void)state;
-    gki_module *module = emu_load(device, COPIES);
+    gki_module *module = emu_load(emu_device, COPIES);
     /* The last valid byte lies directly before an unmapped page. */
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *map =
@@ -68,7 +66,7 @@ static void test_copies(void **state)
     uint32_t out[16];
     memset(out, 0xee, sizeof out);
     args a = {in, out, 0};
-    assert_gk_ok(emu_launch(device, module, 1, 1, 64, &a, sizeof a));
+    assert_gk_ok(emu_launch(emu_device, module, 1, 1, 64, &a, sizeof a));
     static const uint32_t RIGHT[16] = {UINT32_MAX, UINT32_MAX, 0x04030201, 0x100f0e0d,
                                        UINT32_MAX, 0x14131211, 0x00000015, 0,
                                        UINT32_MAX, 0x201f1e1d, UINT32_MAX, UINT32_MAX,
@@ -85,10 +83,11 @@ static void test_copies(void **state)
     };
     for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++) {
         a.what = (int64_t)i + 1;
-        assert_gk_err(emu_launch(device, module, 1, 1, 64, &a, sizeof a), GK_ERR_DEVICE, PARTS[i]);
+        assert_gk_err(emu_launch(emu_device, module, 1, 1, 64, &a, sizeof a), GK_ERR_DEVICE,
+                      PARTS[i]);
     }
     assert_int_equal(munmap(map, 2 * page), 0);
-    device->driver->module_unload(device, module);
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 /* A tile is brought in by one warp and read by another; what: 0 = right, 1 = without the wait,
@@ -107,7 +106,7 @@ static const char PIPELINE[] = ARGS_TEXT "GK_KERNEL(64, 1, args, a)\n"
 static void test_missing_wait(void **state)
 {
     (void)state;
-    gki_module *module = emu_load(device, PIPELINE);
+    gki_module *module = emu_load(emu_device, PIPELINE);
     uint32_t in[64];
     uint32_t out[64];
     for (uint32_t i = 0; i < 64; i++) {
@@ -115,35 +114,21 @@ static void test_missing_wait(void **state)
     }
     for (int64_t what = 0; what < 3; what++) {
         const args a = {(const unsigned char *)in, out, what};
-        assert_gk_ok(emu_launch(device, module, 1, 64, 256, &a, sizeof a));
+        assert_gk_ok(emu_launch(emu_device, module, 1, 64, 256, &a, sizeof a));
         uint32_t right = 0;
         for (uint32_t i = 0; i < 64; i++) {
             right += out[i] == (63 - i) * 3;
         }
         assert_true(what == 0 ? right == 64 : right < 64);
     }
-    device->driver->module_unload(device, module);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    device = emu_open();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    device->driver->close(device);
-    return 0;
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_copies, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_missing_wait, setup, teardown),
+        EMU_TEST(test_copies),
+        EMU_TEST(test_missing_wait),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -5,8 +5,6 @@
 #include "support/emu_kernel.h"
 #include "support/gk_test.h"
 
-static gki_device *device;
-
 typedef struct args {
     const void *in;
     void *out;
@@ -44,7 +42,7 @@ static const char LDMATRIX[] =
 static void test_ldmatrix(void **state)
 {
     (void)state;
-    gki_module *module = emu_load(device, LDMATRIX);
+    gki_module *module = emu_load(emu_device, LDMATRIX);
     enum { SMEM = 32 * 48 };
     static uint16_t in[4][8][8];
     static uint32_t out[32][12];
@@ -52,7 +50,7 @@ static void test_ldmatrix(void **state)
         in[i / 64][i / 8 % 8][i % 8] = (uint16_t)(i * 257 + 3);
     }
     args a = {in, out, 0};
-    assert_gk_ok(emu_launch(device, module, 1, 32, SMEM, &a, sizeof a));
+    assert_gk_ok(emu_launch(emu_device, module, 1, 32, SMEM, &a, sizeof a));
     for (uint32_t lane = 0; lane < 32; lane++) {
         const uint32_t r = lane / 4;
         const uint32_t c = 2 * (lane % 4);
@@ -68,17 +66,18 @@ static void test_ldmatrix(void **state)
         }
     }
     a.what = 1;
-    assert_gk_err(emu_launch(device, module, 1, 32, SMEM, &a, sizeof a), GK_ERR_DEVICE,
+    assert_gk_err(emu_launch(emu_device, module, 1, 32, SMEM, &a, sizeof a), GK_ERR_DEVICE,
                   "ldmatrix: row at shared memory offset 440 is misaligned, must be a "
                   "multiple of 16");
     a.what = 2;
-    assert_gk_err(emu_launch(device, module, 1, 32, SMEM, &a, sizeof a), GK_ERR_DEVICE,
+    assert_gk_err(emu_launch(emu_device, module, 1, 32, SMEM, &a, sizeof a), GK_ERR_DEVICE,
                   "outside the block's 1536 bytes");
     a.what = 3; /* x2 does not use the address of lane 31 */
-    assert_gk_ok(emu_launch(device, module, 1, 32, SMEM, &a, sizeof a));
+    assert_gk_ok(emu_launch(emu_device, module, 1, 32, SMEM, &a, sizeof a));
     a.what = 0;
-    assert_gk_err(emu_launch(device, module, 1, 24, SMEM, &a, sizeof a), GK_ERR_DEVICE, "needs 32");
-    device->driver->module_unload(device, module);
+    assert_gk_err(emu_launch(emu_device, module, 1, 24, SMEM, &a, sizeof a), GK_ERR_DEVICE,
+                  "needs 32");
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 /*
@@ -158,7 +157,7 @@ static uint32_t encode(int type, float x)
 static void test_mma(void **state)
 {
     (void)state;
-    gki_module *module = emu_load(device, MMA);
+    gki_module *module = emu_load(emu_device, MMA);
     for (int type = F16; type <= TF32; type++) {
         const uint32_t depth = type == TF32 ? 8 : 16;
         uint32_t in[16 * 16 + 16 * 8 + 16 * 8];
@@ -177,7 +176,7 @@ static void test_mma(void **state)
         out[128] = out[129] = 777;
         memcpy(in + 24 * depth, c, sizeof c);
         const args a = {in, out, type};
-        assert_gk_ok(emu_launch(device, module, 1, 32, 0, &a, sizeof a));
+        assert_gk_ok(emu_launch(emu_device, module, 1, 32, 0, &a, sizeof a));
         for (uint32_t row = 0; row < 16; row++) {
             for (uint32_t col = 0; col < 8; col++) {
                 float sum = c[row * 8 + col];
@@ -189,7 +188,7 @@ static void test_mma(void **state)
         }
         assert_true(out[128] == 777 && out[129] == 777);
     }
-    device->driver->module_unload(device, module);
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 /* In: f32 bits. Out: rows of f16 bits, bf16 bits, tf32 bits, f32 of the low half as f16. */
@@ -292,7 +291,7 @@ static void test_conversions(void **state)
     enum { COUNT = 1 << 17 };
     static uint32_t in[COUNT];
     static uint32_t out[COUNT][4];
-    gki_module *module = emu_load(device, CONVERT);
+    gki_module *module = emu_load(emu_device, CONVERT);
     /* Every half as the low bits, with the rounding boundaries of all exponents above. */
     static const uint32_t TAILS[] = {0x0000, 0x0fff, 0x1000, 0x1001, 0x2fff, 0x3000,
                                      0x7fff, 0x8000, 0x8001, 0xffff, 0xe000, 0xefff,
@@ -315,33 +314,19 @@ static void test_conversions(void **state)
     memcpy(in, EDGES, sizeof EDGES);
     memset(out, 0xee, sizeof out);
     const args a = {in, out, COUNT};
-    assert_gk_ok(emu_launch(device, module, COUNT / 256, 256, 0, &a, sizeof a));
+    assert_gk_ok(emu_launch(emu_device, module, COUNT / 256, 256, 0, &a, sizeof a));
     for (uint32_t i = 0; i < COUNT; i++) {
         check_conversions(in[i], out[i]);
     }
-    device->driver->module_unload(device, module);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    device = emu_open();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    device->driver->close(device);
-    return 0;
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_ldmatrix, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_mma, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_conversions, setup, teardown),
+        EMU_TEST(test_ldmatrix),
+        EMU_TEST(test_mma),
+        EMU_TEST(test_conversions),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -15,8 +15,6 @@ typedef struct args {
 
 #define ARGS_TEXT "struct args { unsigned *out; long long what; };\n"
 
-static gki_device *device;
-
 /* An output of n words between guards. */
 typedef struct words {
     uint32_t all[GUARD + 4096 + GUARD];
@@ -73,27 +71,28 @@ static void check_reverse(const uint32_t *out, uint32_t grid, uint32_t n, uint32
 static void test_barrier(void **state)
 {
     (void)state;
-    gki_module *module = emu_load(device, REVERSE);
+    gki_module *module = emu_load(emu_device, REVERSE);
     static const int32_t SIZES[] = {1, 31, 32, 33, 100, 256};
     for (size_t i = 0; i < sizeof SIZES / sizeof SIZES[0]; i++) {
         const uint32_t n = (uint32_t)SIZES[i];
         uint32_t *out = words_init(&output, 3 * (size_t)n);
         const args a = {out, 5};
-        assert_gk_ok(emu_launch(device, module, 3, SIZES[i], SIZES[i] * 4, &a, sizeof a));
+        assert_gk_ok(emu_launch(emu_device, module, 3, SIZES[i], SIZES[i] * 4, &a, sizeof a));
         check_reverse(out, 3, n, 5);
         words_check_guards(&output);
     }
     assert_int_equal(module->max_threads, 256);
     const args a = {words_init(&output, 0), 5};
-    assert_gk_err(emu_launch(device, module, 1, 257, 2000, &a, sizeof a), GK_ERR_DEVICE,
+    assert_gk_err(emu_launch(emu_device, module, 1, 257, 2000, &a, sizeof a), GK_ERR_DEVICE,
                   "at most 256");
-    assert_gk_err(emu_launch(device, module, 1, 32, 49153, &a, sizeof a), GK_ERR_DEVICE, "49153");
-    assert_gk_ok(device->driver->module_reserve(device, module, 100000, 1));
+    assert_gk_err(emu_launch(emu_device, module, 1, 32, 49153, &a, sizeof a), GK_ERR_DEVICE,
+                  "49153");
+    assert_gk_ok(emu_device->driver->module_reserve(emu_device, module, 100000, 1));
     assert_gk_ok(
-        emu_launch(device, module, 1, 32, 49153, &(args){output.all + GUARD, 1}, sizeof a));
-    assert_gk_err(emu_launch(device, module, 1, 32, 128, &a, sizeof a - 1), GK_ERR_DEVICE,
+        emu_launch(emu_device, module, 1, 32, 49153, &(args){output.all + GUARD, 1}, sizeof a));
+    assert_gk_err(emu_launch(emu_device, module, 1, 32, 128, &a, sizeof a - 1), GK_ERR_DEVICE,
                   "parameter has 15");
-    device->driver->module_unload(device, module);
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 static const char DEADLOCK[] =
@@ -127,9 +126,9 @@ static const char DEADLOCK[] =
 static void test_deadlock(void **state)
 {
     (void)state;
-    gki_module *module = emu_load(device, DEADLOCK);
+    gki_module *module = emu_load(emu_device, DEADLOCK);
     args a = {words_init(&output, 4 * 64), 1};
-    assert_gk_err(emu_launch(device, module, 4, 64, 0, &a, sizeof a), GK_ERR_DEVICE,
+    assert_gk_err(emu_launch(emu_device, module, 4, 64, 0, &a, sizeof a), GK_ERR_DEVICE,
                   "deadlock in block (3,0,0): threads 0-31 wait at test.cu:7 (__syncthreads), "
                   "threads 32-63 wait at test.cu:9 (__syncthreads)");
     /* The blocks before it have run. */
@@ -149,18 +148,18 @@ static void test_deadlock(void **state)
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         a.what = CASES[i].what;
-        assert_gk_err(emu_launch(device, module, 4, 64, 0, &a, sizeof a), GK_ERR_DEVICE,
+        assert_gk_err(emu_launch(emu_device, module, 4, 64, 0, &a, sizeof a), GK_ERR_DEVICE,
                       CASES[i].part);
     }
     /* A thread that has returned is not waited for, and the device works as before. */
     a.out = words_init(&output, 2 * 64);
     a.what = 7;
-    assert_gk_ok(emu_launch(device, module, 2, 64, 0, &a, sizeof a));
+    assert_gk_ok(emu_launch(emu_device, module, 2, 64, 0, &a, sizeof a));
     for (uint32_t i = 0; i < 128; i++) {
         assert_int_equal(a.out[i], i % 64 == 40 ? POISON : i % 64);
     }
     words_check_guards(&output);
-    device->driver->module_unload(device, module);
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 static const char SHUFFLES[] = ARGS_TEXT
@@ -197,9 +196,9 @@ static const char SHUFFLES[] = ARGS_TEXT
 static void test_shuffles(void **state)
 {
     (void)state;
-    gki_module *module = emu_load(device, SHUFFLES);
+    gki_module *module = emu_load(emu_device, SHUFFLES);
     const args a = {words_init(&output, 64 * 16), 0};
-    assert_gk_ok(emu_launch(device, module, 1, 64, 0, &a, sizeof a));
+    assert_gk_ok(emu_launch(emu_device, module, 1, 64, 0, &a, sizeof a));
     for (uint32_t t = 0; t < 64; t++) {
         const uint32_t lane = t % 32;
         const uint32_t base = t - lane;
@@ -224,7 +223,7 @@ static void test_shuffles(void **state)
         assert_int_equal(o[15], (uint32_t)__builtin_popcount(lane) + ffs * 100 + clz * 10000);
     }
     words_check_guards(&output);
-    device->driver->module_unload(device, module);
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 static const char ATOMICS[] =
@@ -242,12 +241,12 @@ static const char ATOMICS[] =
 static void test_atomics(void **state)
 {
     (void)state;
-    gki_module *module = emu_load(device, ATOMICS);
+    gki_module *module = emu_load(emu_device, ATOMICS);
     const args a = {words_init(&output, 8), 0};
     memset(a.out, 0, 8 * sizeof *a.out);
     a.out[1] = (uint32_t)-1000;
     a.out[2] = 1000;
-    assert_gk_ok(emu_launch(device, module, 1, 64, 0, &a, sizeof a));
+    assert_gk_ok(emu_launch(emu_device, module, 1, 64, 0, &a, sizeof a));
     float sum;
     memcpy(&sum, &a.out[3], sizeof sum);
     assert_int_equal(a.out[0], 2016);
@@ -259,7 +258,7 @@ static void test_atomics(void **state)
     assert_int_equal(a.out[6], 64);
     assert_int_equal(a.out[7], 63);
     words_check_guards(&output);
-    device->driver->module_unload(device, module);
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 static const char SHARED[] =
@@ -279,9 +278,9 @@ static const char SHARED[] =
 static void test_shared_memory(void **state)
 {
     (void)state;
-    gki_module *module = emu_load(device, SHARED);
+    gki_module *module = emu_load(emu_device, SHARED);
     args a = {words_init(&output, 32), 0};
-    assert_gk_ok(emu_launch(device, module, 2, 32, 128, &a, sizeof a));
+    assert_gk_ok(emu_launch(emu_device, module, 2, 32, 128, &a, sizeof a));
     for (size_t i = 0; i < 32; i++) {
         assert_int_equal(a.out[i], UINT32_MAX); /* NaN, also in the second block */
     }
@@ -296,12 +295,12 @@ static void test_shared_memory(void **state)
     };
     for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++) {
         a.what = (int64_t)i + 1;
-        assert_gk_err(emu_launch(device, module, 2, 32, 128, &a, sizeof a), GK_ERR_DEVICE,
+        assert_gk_err(emu_launch(emu_device, module, 2, 32, 128, &a, sizeof a), GK_ERR_DEVICE,
                       PARTS[i]);
     }
     a.what = 0;
-    assert_gk_ok(emu_launch(device, module, 1, 32, 128, &a, sizeof a));
-    device->driver->module_unload(device, module);
+    assert_gk_ok(emu_launch(emu_device, module, 1, 32, 128, &a, sizeof a));
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 /* Numbers its thread among all of the launch. */
@@ -362,8 +361,8 @@ static void *work(void *arg)
     for (int i = 0; i < WORKER_LAUNCHES; i++) {
         memset(self->out, 0xff, sizeof self->out);
         const args a = {self->out, self->rounds};
-        if (emu_launch(device, self->module, WORKER_GRID, WORKER_THREADS, 4 * WORKER_THREADS, &a,
-                       sizeof a) != GK_OK) {
+        if (emu_launch(emu_device, self->module, WORKER_GRID, WORKER_THREADS, 4 * WORKER_THREADS,
+                       &a, sizeof a) != GK_OK) {
             self->failures++;
         }
     }
@@ -374,7 +373,7 @@ static void test_two_host_threads(void **state)
 {
     (void)state;
     static worker workers[2];
-    gki_module *module = emu_load(device, REVERSE);
+    gki_module *module = emu_load(emu_device, REVERSE);
     for (uint32_t i = 0; i < 2; i++) {
         workers[i].module = module;
         workers[i].rounds = 3 + i;
@@ -385,33 +384,16 @@ static void test_two_host_threads(void **state)
         assert_int_equal(workers[i].failures, 0);
         check_reverse(workers[i].out, WORKER_GRID, WORKER_THREADS, 3 + i);
     }
-    device->driver->module_unload(device, module);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    device = emu_open();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    device->driver->close(device);
-    return 0;
+    emu_device->driver->module_unload(emu_device, module);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_barrier, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deadlock, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_shuffles, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_atomics, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_shared_memory, setup, teardown),
-        cmocka_unit_test(test_three_dimensions),
-        cmocka_unit_test_setup_teardown(test_two_host_threads, setup, teardown),
+        EMU_TEST(test_barrier),          EMU_TEST(test_deadlock),
+        EMU_TEST(test_shuffles),         EMU_TEST(test_atomics),
+        EMU_TEST(test_shared_memory),    cmocka_unit_test(test_three_dimensions),
+        EMU_TEST(test_two_host_threads),
     };
     return GK_TEST_MAIN(tests);
 }

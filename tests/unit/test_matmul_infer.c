@@ -229,7 +229,7 @@ static void extents_that_overflow(void **state)
     f.ta.stride[0] = INT64_MAX / 3 - 8; /* elements fit, bytes do not */
     refuses(GK_ERR_INVALID, "a does not fit in 63 bits");
     fresh(NULL);
-    f.ta.data = (void *)(UINTPTR_MAX - 15); /* NOLINT(performance-no-int-to-ptr) */
+    f.ta.data = (void *)(UINTPTR_MAX - 15);
     refuses(GK_ERR_INVALID, "exceed the address space");
 }
 

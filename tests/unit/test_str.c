@@ -185,6 +185,43 @@ static void test_copy_text(void **state)
     assert_int_equal(out[0], 'k');
 }
 
+static void test_fixed_text(void **state)
+{
+    (void)state;
+    char memory[10];
+    memset(memory, '#', sizeof memory);
+    gki_text text = gki_text_begin(memory, 8);
+    assert_string_equal(memory, "");
+    gki_text_printf(&text, "%d-%s", 12, "ab");
+    assert_string_equal(memory, "12-ab");
+    assert_int_equal(text.length, 5);
+    gki_text_printf(&text, "%s", "cd");
+    assert_string_equal(memory, "12-abcd");
+    gki_text_printf(&text, "%s", "lost");
+    assert_string_equal(memory, "12-abcd");
+    assert_int_equal(text.length, 7);
+    text = gki_text_begin(memory, 4);
+    gki_text_printf(&text, "%s", "123456");
+    assert_string_equal(memory, "123");
+    assert_int_equal(text.length, 3);
+    assert_int_equal(memory[8], '#');
+    assert_int_equal(memory[9], '#');
+}
+
+static void test_copy_printable(void **state)
+{
+    (void)state;
+    char out[6] = "kept!";
+    assert_false(gki_copy_printable(out, sizeof out, ""));
+    assert_false(gki_copy_printable(out, sizeof out, "123456"));
+    assert_false(gki_copy_printable(out, sizeof out, "a\tb"));
+    assert_false(gki_copy_printable(out, sizeof out, "a\x7f"));
+    assert_false(gki_copy_printable(out, sizeof out, "\xc3\xa4"));
+    assert_string_equal(out, "kept!");
+    assert_true(gki_copy_printable(out, sizeof out, " a~12"));
+    assert_string_equal(out, " a~12");
+}
+
 /* A locale with a decimal comma, built into the test's directory: it need not be installed. */
 static void test_decimal_comma(void **state)
 {
@@ -218,9 +255,10 @@ static void test_decimal_comma(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_buffer),        cmocka_unit_test(test_buffer_out_of_memory),
-        cmocka_unit_test(test_doubles),       cmocka_unit_test(test_parse_double_refuses),
-        cmocka_unit_test(test_parse_i64),     cmocka_unit_test(test_copy_text),
+        cmocka_unit_test(test_buffer),         cmocka_unit_test(test_buffer_out_of_memory),
+        cmocka_unit_test(test_doubles),        cmocka_unit_test(test_parse_double_refuses),
+        cmocka_unit_test(test_parse_i64),      cmocka_unit_test(test_copy_text),
+        cmocka_unit_test(test_copy_printable), cmocka_unit_test(test_fixed_text),
         cmocka_unit_test(test_decimal_comma),
     };
     return GK_TEST_MAIN(tests);

@@ -153,7 +153,6 @@ static gk_status cuda_mem_alloc(gki_device *base, size_t bytes, void **out)
     } else if (result != GKI_CU_SUCCESS) {
         status = gki_cuda_fail(device->api, result, "%zu bytes of device memory", bytes);
     } else {
-        /* NOLINTNEXTLINE(performance-no-int-to-ptr): the driver speaks integers. */
         *out = (void *)(uintptr_t)ptr;
     }
     gki_cuda_leave(device, &scope);
@@ -176,8 +175,9 @@ static gk_status cuda_mem_free(gki_device *base, void *ptr)
     return status;
 }
 
-static gk_status cuda_copy_in(gki_device *base, void *dst, const void *src, size_t bytes,
-                              void *stream)
+/* Between the host and the device; the host's memory may be reused when it returns. */
+static gk_status copy_and_wait(gki_device *base, void *dst, const void *src, size_t bytes,
+                               void *stream, bool to_device)
 {
     gki_cuda_device *device = gki_cuda_device_of(base);
     gki_cuda_scope scope;
@@ -185,35 +185,30 @@ static gk_status cuda_copy_in(gki_device *base, void *dst, const void *src, size
     if (bytes == 0 || status != GK_OK) {
         return status;
     }
-    gki_cu_result result = device->api->cuMemcpyHtoDAsync_v2(address(dst), src, bytes, stream);
+    const gki_cuda_api *api = device->api;
+    gki_cu_result result = to_device ? api->cuMemcpyHtoDAsync_v2(address(dst), src, bytes, stream)
+                                     : api->cuMemcpyDtoHAsync_v2(dst, address(src), bytes, stream);
     if (result == GKI_CU_SUCCESS) {
-        result = device->api->cuStreamSynchronize(stream);
+        result = api->cuStreamSynchronize(stream);
     }
     if (result != GKI_CU_SUCCESS) {
-        status = gki_cuda_fail(device->api, result, "copying %zu bytes to the device", bytes);
+        status = gki_cuda_fail(api, result, "copying %zu bytes %s the device", bytes,
+                               to_device ? "to" : "from");
     }
     gki_cuda_leave(device, &scope);
     return status;
 }
 
+static gk_status cuda_copy_in(gki_device *base, void *dst, const void *src, size_t bytes,
+                              void *stream)
+{
+    return copy_and_wait(base, dst, src, bytes, stream, true);
+}
+
 static gk_status cuda_copy_out(gki_device *base, void *dst, const void *src, size_t bytes,
                                void *stream)
 {
-    gki_cuda_device *device = gki_cuda_device_of(base);
-    gki_cuda_scope scope;
-    gk_status status = bytes == 0 ? GK_OK : gki_cuda_enter_relaxed(device, &scope);
-    if (bytes == 0 || status != GK_OK) {
-        return status;
-    }
-    gki_cu_result result = device->api->cuMemcpyDtoHAsync_v2(dst, address(src), bytes, stream);
-    if (result == GKI_CU_SUCCESS) {
-        result = device->api->cuStreamSynchronize(stream);
-    }
-    if (result != GKI_CU_SUCCESS) {
-        status = gki_cuda_fail(device->api, result, "copying %zu bytes from the device", bytes);
-    }
-    gki_cuda_leave(device, &scope);
-    return status;
+    return copy_and_wait(base, dst, src, bytes, stream, false);
 }
 
 static gk_status cuda_copy_dev(gki_device *base, void *dst, const void *src, size_t bytes,

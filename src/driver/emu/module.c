@@ -13,6 +13,7 @@
 #include "base/dl.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/fs.h"
 #include "driver/emu/sm.h"
 
 /* A private file without a name, -1 with errno if there can be none. */
@@ -36,26 +37,10 @@ static int anonymous_file(void)
     return named;
 }
 
-static bool write_all(int fd, const unsigned char *data, size_t size)
-{
-    while (size > 0) {
-        const ssize_t n = write(fd, data, size);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            return false;
-        }
-        data += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
-
 static gk_status open_code(gki_emu_module *module, const void *code, size_t size)
 {
     module->file = anonymous_file();
-    if (module->file < 0 || !write_all(module->file, code, size)) {
+    if (module->file < 0 || !gki_fs_write_all(module->file, code, size)) {
         const int code_of_error = errno;
         return gki_fail_code(GK_ERR_IO, "cpu device", code_of_error,
                              "cannot keep a kernel's %zu bytes in a file: %s", size,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "driver/emu/state.h"
 
 void gki_emu_record(gki_emu_sm *sm, gk_status status, const char *format, ...)
@@ -39,29 +40,6 @@ void gki_emu_fail(gk_emu_thread *self, const char *file, int line, const char *f
     gki_fiber_exit(thread->fiber);
 }
 
-typedef struct writer {
-    char *text;
-    size_t size;
-    size_t length;
-} writer;
-
-static void put(writer *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(writer *out, const char *format, ...)
-{
-    if (out->length + 1 >= out->size) {
-        return;
-    }
-    va_list args;
-    va_start(args, format);
-    const int n = vsnprintf(out->text + out->length, out->size - out->length, format, args);
-    va_end(args);
-    if (n > 0) {
-        const size_t left = out->size - out->length - 1;
-        out->length += (size_t)n < left ? (size_t)n : left;
-    }
-}
-
 static bool same_group(const gki_emu_context *a, const gki_emu_context *b)
 {
     if (a->exited || b->exited) {
@@ -71,7 +49,7 @@ static bool same_group(const gki_emu_context *a, const gki_emu_context *b)
 }
 
 /* "0-31, 64" */
-static void put_members(writer *out, const gki_emu_sm *sm, uint32_t member)
+static void put_members(gki_text *out, const gki_emu_sm *sm, uint32_t member)
 {
     const char *separator = "";
     uint32_t i = member;
@@ -85,7 +63,7 @@ static void put_members(writer *out, const gki_emu_sm *sm, uint32_t member)
                same_group(&sm->threads[member], &sm->threads[last + 1])) {
             last++;
         }
-        put(out, last > i ? "%s%u-%u" : "%s%u", separator, i, last);
+        gki_text_printf(out, last > i ? "%s%u-%u" : "%s%u", separator, i, last);
         separator = ", ";
         i = last + 1;
     }
@@ -105,20 +83,19 @@ static bool is_first_of_group(const gki_emu_sm *sm, uint32_t index)
 void gki_emu_record_deadlock(gki_emu_sm *sm)
 {
     char text[sizeof sm->message];
-    writer out = {text, sizeof text, 0};
+    gki_text out = gki_text_begin(text, sizeof text);
     const char *separator = "";
-    text[0] = '\0';
     for (uint32_t i = 0; i < sm->n_threads; i++) {
         if (!is_first_of_group(sm, i)) {
             continue;
         }
         const gki_emu_context *thread = &sm->threads[i];
-        put(&out, "%sthreads ", separator);
+        gki_text_printf(&out, "%sthreads ", separator);
         put_members(&out, sm, i);
         if (thread->exited) {
-            put(&out, " have returned");
+            gki_text_printf(&out, " have returned");
         } else {
-            put(&out, " wait at %s:%d (%s)", thread->file, thread->line, thread->what);
+            gki_text_printf(&out, " wait at %s:%d (%s)", thread->file, thread->line, thread->what);
         }
         separator = ", ";
     }

@@ -1,0 +1,395 @@
+/* From a problem to a kernel: the modes, stored answers, bad candidates, captures, leases. */
+#define _GNU_SOURCE
+#include "api_case.h"
+
+typedef struct fixture {
+    fake_device *fake;
+    gk_context *ctx;
+    square *s;
+    const char *path;
+    test_log log;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = gki_calloc(1, sizeof(*f));
+    assert_non_null(f);
+    f->fake = matmul_device();
+    f->s = square_new(16);
+    f->path = gk_test_path("resolve.db");
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    gk_context_destroy(&f->ctx);
+    end_device(&f->fake);
+    gki_free(f->s);
+    gki_free(f);
+    return 0;
+}
+
+/* Another context, as if in another process. */
+static void reopen(fixture *f, gk_mode mode)
+{
+    gk_context_destroy(&f->ctx);
+    f->ctx = context_on(f->fake, mode, f->path, &f->log);
+}
+
+/* What an untuned context on the device chooses. */
+static gk_plan_description guess_of(fixture *f, const gk_call *call)
+{
+    gk_context *ctx = context_on(f->fake, GK_MODE_HEURISTIC, NULL, NULL);
+    const gk_plan_description info = planned(ctx, call);
+    gk_context_destroy(&ctx);
+    return info;
+}
+
+static void rows(fixture *f, const char *table, const char *count)
+{
+    char sql[64];
+    (void)snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", table);
+    expect_query(f->path, sql, count);
+}
+
+/* --- modes --- */
+
+static void test_tune(void **state)
+{
+    fixture *f = *state;
+    reopen(f, GK_MODE_TUNE);
+    square_run(f->ctx, f->s);
+    gk_statistics stats = stats_of(f->ctx);
+    assert_int_equal(stats.tunes, 1);
+    assert_int_equal(stats.misses, 1);
+    assert_int_equal(stats.guesses, 0);
+    assert_true(stats.compiles > 1);
+    assert_true(stats.trials > 1);
+    const uint64_t compiles = stats.compiles;
+    square_run(f->ctx, f->s);
+    assert_int_equal(stats_of(f->ctx).tunes, 1);
+    assert_int_equal(stats_of(f->ctx).compiles, compiles);
+    const gk_plan_description tuned = planned(f->ctx, &f->s->call);
+    assert_int_equal(tuned.source, GK_SOURCE_TUNED);
+    assert_true(tuned.tuned_seconds > 0);
+    rows(f, "choice", "1");
+    rows(f, "lease", "0");
+    reopen(f, GK_MODE_TUNE);
+    square_run(f->ctx, f->s);
+    stats = stats_of(f->ctx);
+    assert_int_equal(stats.tunes, 0);
+    assert_int_equal(stats.compiles, 0);
+    assert_int_equal(stats.misses, 0);
+    assert_int_equal(stats.hits_cache, 1);
+    assert_int_equal(stats.calls, 1);
+    const gk_plan_description again = planned(f->ctx, &f->s->call);
+    assert_int_equal(again.source, GK_SOURCE_CACHE);
+    assert_string_equal(again.config, tuned.config);
+    assert_true(again.tuned_seconds == tuned.tuned_seconds);
+    assert_int_equal(f->log.warnings, 0);
+}
+
+static void test_heuristic(void **state)
+{
+    fixture *f = *state;
+    reopen(f, GK_MODE_HEURISTIC);
+    square_run(f->ctx, f->s);
+    square_run(f->ctx, f->s);
+    gk_statistics stats = stats_of(f->ctx);
+    assert_int_equal(stats.tunes, 0);
+    assert_int_equal(stats.compiles, 1);
+    assert_int_equal(stats.misses, 1);
+    assert_int_equal(stats.guesses, 1);
+    rows(f, "choice", "0");
+    rows(f, "miss", "1");
+    /* What is tuned later is found, here and elsewhere. */
+    assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, NULL, NULL));
+    assert_int_equal(planned(f->ctx, &f->s->call).source, GK_SOURCE_TUNED);
+    rows(f, "miss", "0");
+    reopen(f, GK_MODE_HEURISTIC);
+    assert_int_equal(planned(f->ctx, &f->s->call).source, GK_SOURCE_CACHE);
+    assert_int_equal(stats_of(f->ctx).guesses, 0);
+}
+
+static void test_cached(void **state)
+{
+    fixture *f = *state;
+    gk_plan *plan = NULL;
+    reopen(f, GK_MODE_CACHED);
+    for (int i = 0; i < 2; i++) {
+        assert_gk_err(gk_matmul(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL, NULL),
+                      GK_ERR_UNTUNED, "M=16 N=16 K=16");
+    }
+    assert_gk_err(gk_plan_create(&plan, f->ctx, "matmul", &f->s->call, NULL), GK_ERR_UNTUNED,
+                  "not tuned");
+    assert_gk_err(gk_prepare(f->ctx, "matmul", &f->s->call, NULL), GK_ERR_UNTUNED, "not tuned");
+    assert_true(square_is_untouched(f->s));
+    assert_int_equal(stats_of(f->ctx).compiles, 0);
+    assert_int_equal(stats_of(f->ctx).misses, 4);
+    expect_query(f->path, "SELECT calls FROM miss", "4");
+    assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, NULL, NULL));
+    square_run(f->ctx, f->s);
+    assert_int_equal(stats_of(f->ctx).misses, 4);
+    /* A guess that is in use in the process is no answer either. */
+    reopen(f, GK_MODE_HEURISTIC);
+    square *other = square_new(24);
+    square_run(f->ctx, other);
+    gk_plan_options options = GK_PLAN_OPTIONS_INIT;
+    options.mode = GK_MODE_CACHED;
+    assert_gk_err(gk_plan_create(&plan, f->ctx, "matmul", &other->call, &options), GK_ERR_UNTUNED,
+                  "M=24");
+    gki_free(other);
+}
+
+static void test_pinned(void **state)
+{
+    fixture *f = *state;
+    const gk_plan_description guess = guess_of(f, &f->s->call);
+    fake_rule *rule = fake_device_rule(f->fake, guess.kernel);
+    rule->seconds = 1;
+    reopen(f, GK_MODE_TUNE);
+    square_run(f->ctx, f->s);
+    const gk_plan_description tuned = planned(f->ctx, &f->s->call);
+    assert_string_not_equal(tuned.config, guess.config);
+    reopen(f, GK_MODE_PINNED);
+    square_run(f->ctx, f->s);
+    assert_string_equal(planned(f->ctx, &f->s->call).config, guess.config);
+    assert_int_equal(stats_of(f->ctx).hits_cache, 0);
+    /* Nor do plans and tunings of the same process change what calls run. */
+    gk_plan_options options = GK_PLAN_OPTIONS_INIT;
+    options.mode = GK_MODE_TUNE;
+    gk_plan *plan = NULL;
+    assert_gk_ok(gk_plan_create(&plan, f->ctx, "matmul", &f->s->call, &options));
+    assert_string_equal(plan_info(plan).config, tuned.config);
+    assert_gk_ok(gk_plan_run(plan, &f->s->call, NULL));
+    gk_tune_options retune = GK_TUNE_OPTIONS_INIT;
+    retune.retune = true;
+    assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, &retune, NULL));
+    const unsigned launched = atomic_load(&rule->launched);
+    square_run(f->ctx, f->s);
+    assert_int_equal(atomic_load(&rule->launched), launched + 1);
+    assert_string_equal(planned(f->ctx, &f->s->call).config, guess.config);
+    gk_plan_destroy(&plan);
+    /* The other way round: a pinned plan in a context that tunes. */
+    reopen(f, GK_MODE_TUNE);
+    square_run(f->ctx, f->s);
+    options.mode = GK_MODE_PINNED;
+    assert_gk_ok(gk_plan_create(&plan, f->ctx, "matmul", &f->s->call, &options));
+    assert_string_equal(plan_info(plan).config, guess.config);
+    assert_string_equal(planned(f->ctx, &f->s->call).config, tuned.config);
+    gk_plan_destroy(&plan);
+}
+
+/* --- candidates that do not work --- */
+
+static void test_bad_candidates(void **state)
+{
+    fixture *f = *state;
+    /* The model's favourite does not compile, the next one does not launch, and both are fast. */
+    const gk_plan_description first = guess_of(f, &f->s->call);
+    fake_rule *rule = fake_device_rule(f->fake, first.kernel);
+    rule->compile = GK_ERR_COMPILE;
+    rule->seconds = 1e-9;
+    const gk_plan_description second = guess_of(f, &f->s->call);
+    assert_string_not_equal(second.kernel, first.kernel);
+    rule = fake_device_rule(f->fake, second.kernel);
+    rule->launch = GK_ERR_DEVICE;
+    rule->seconds = 1e-9;
+    reopen(f, GK_MODE_TUNE);
+    square_run(f->ctx, f->s);
+    const gk_plan_description winner = planned(f->ctx, &f->s->call);
+    assert_string_not_equal(winner.kernel, first.kernel);
+    assert_string_not_equal(winner.kernel, second.kernel);
+    assert_true(stats_of(f->ctx).compile_failures >= 1);
+    char text[512];
+    query(f->path, "SELECT config FROM choice", text, sizeof(text));
+    assert_string_equal(text, winner.config);
+    query(f->path, "SELECT count(*) > 0 FROM trial WHERE status = 'compile_error'", text,
+          sizeof(text));
+    assert_string_equal(text, "1");
+    query(f->path, "SELECT count(*) > 0 FROM trial WHERE status = 'launch_error'", text,
+          sizeof(text));
+    assert_string_equal(text, "1");
+}
+
+static void test_no_candidate(void **state)
+{
+    fixture *f = *state;
+    f->fake->fallback.compile = GK_ERR_COMPILE;
+    reopen(f, GK_MODE_TUNE);
+    assert_gk_err(gk_matmul(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL, NULL), GK_ERR_NO_CONFIG,
+                  "candidates");
+    assert_true(square_is_untouched(f->s));
+    rows(f, "choice", "0");
+    rows(f, "lease", "0");
+    f->fake->fallback.compile = GK_OK;
+    f->fake->fallback.launch = GK_ERR_DEVICE;
+    assert_gk_err(gk_matmul_relu(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL), GK_ERR_NO_CONFIG,
+                  "candidates");
+    assert_true(square_is_untouched(f->s));
+    rows(f, "choice", "0");
+    f->fake->fallback.launch = GK_OK;
+    assert_gk_ok(gk_matmul_relu(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL));
+    assert_true(square_is_right(f->s, true));
+    rows(f, "choice", "1");
+}
+
+/* The guess walks past codes that spill, however many launch-time values each of them has. */
+static void test_guess_goes_on(void **state)
+{
+    fixture *f = *state;
+    square_fill(f->s, 64); /* where each code has several */
+    for (int i = 0; i < 6; i++) {
+        const gk_plan_description info = guess_of(f, &f->s->call);
+        for (uint32_t j = 0; j < f->fake->n_rules; j++) {
+            assert_string_not_equal(info.kernel, f->fake->rules[j].match);
+        }
+        fake_device_rule(f->fake, info.kernel)->spill_bytes = 64;
+    }
+    reopen(f, GK_MODE_HEURISTIC);
+    square_run(f->ctx, f->s);
+    gk_context_destroy(&f->ctx);
+    f->fake->n_rules = 0;
+    f->fake->fallback.spill_bytes = 8;
+    f->path = gk_test_path("other.db");
+    reopen(f, GK_MODE_HEURISTIC);
+    square_poison(f->s);
+    assert_gk_err(gk_matmul(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL, NULL), GK_ERR_NO_CONFIG,
+                  "spill");
+    assert_true(square_is_untouched(f->s));
+}
+
+static void test_no_compiler(void **state)
+{
+    fixture *f = *state;
+    f->fake->fallback.compile = GK_ERR_NO_COMPILER;
+    reopen(f, GK_MODE_TUNE);
+    assert_gk_err(gk_matmul(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL, NULL),
+                  GK_ERR_NO_COMPILER, NULL);
+    rows(f, "choice", "0");
+    rows(f, "trial", "0");
+    rows(f, "lease", "0");
+    /* It is not held against the configurations. */
+    f->fake->fallback.compile = GK_OK;
+    square_run(f->ctx, f->s);
+    rows(f, "choice", "1");
+}
+
+static void test_lost_device(void **state)
+{
+    fixture *f = *state;
+    reopen(f, GK_MODE_TUNE);
+    square_run(f->ctx, f->s);
+    rows(f, "choice", "1");
+    square *other = square_new(24);
+    f->fake->fallback.launch = GK_ERR_LOST;
+    char trials[64];
+    query(f->path, "SELECT count(*) FROM trial", trials, sizeof(trials));
+    assert_gk_err(gk_matmul(f->ctx, &other->ta, &other->tb, &other->tc, NULL, NULL), GK_ERR_LOST,
+                  NULL);
+    assert_true(square_is_untouched(other));
+    /* Later calls fail fast: known problems at their launch, new ones before they compile. */
+    square_poison(f->s);
+    assert_gk_err(gk_matmul(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL, NULL), GK_ERR_LOST,
+                  NULL);
+    assert_true(square_is_untouched(f->s));
+    const uint64_t compiles = stats_of(f->ctx).compiles;
+    assert_gk_err(gk_matmul_relu(f->ctx, &other->ta, &other->tb, &other->tc, NULL), GK_ERR_LOST,
+                  NULL);
+    assert_int_equal(stats_of(f->ctx).compiles, compiles);
+    rows(f, "choice", "1");
+    rows(f, "trial", trials);
+    rows(f, "lease", "0");
+    gki_free(other);
+}
+
+/* --- stored answers that cannot be used --- */
+
+static void test_stored_answers_are_untrusted(void **state)
+{
+    static const char *const changes[] = {
+        ("config = 'BLOCK_K=7 BLOCK_M=7 BLOCK_N=7 GROUP_M=1 SLICE_K=1 SPLIT_K=1 STAGES=3 "
+         "THREAD_M=8 "
+         "THREAD_N=8'"),
+        /* 4096 threads */
+        ("config = 'BLOCK_K=8 BLOCK_M=128 BLOCK_N=256 GROUP_M=1 SLICE_K=1 SPLIT_K=1 STAGES=3 "
+         "THREAD_M=2 THREAD_N=4'"),
+        ("config = 'BLOCK_K=8 BLOCK_M=-64 BLOCK_N=64 GROUP_M=1 SLICE_K=1 SPLIT_K=1 STAGES=3 "
+         "THREAD_M=8 THREAD_N=8'"),
+        "config = 'BLOCK_M=64 -DX=1'",
+        "config = ''",
+        "config = NULL",
+        "config = x'00ff00ff'",
+        "config = 64",
+        "variant = NULL",
+        "variant = 'no such variant'",
+        "variant = 'a name far longer than any variant may have, so that it does not fit'",
+        "seconds = '64 -DX=1'",
+        "seconds = NULL",
+        "seconds = 9e999",
+        "seconds = -1",
+        "created = 'yesterday'",
+    };
+    fixture *f = *state;
+    char good[512];
+    f->fake->info.smem_per_block_optin = 8192; /* a short tuning */
+    reopen(f, GK_MODE_TUNE);
+    square_run(f->ctx, f->s);
+    rows(f, "choice", "1");
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        char sql[400];
+        (void)snprintf(sql, sizeof(sql), "UPDATE choice SET %s", changes[i]);
+        gk_context_destroy(&f->ctx);
+        run_sql(f->path, sql);
+        reopen(f, GK_MODE_TUNE);
+        square_run(f->ctx, f->s);
+        square_run(f->ctx, f->s);
+        if (f->log.warnings != 1 || stats_of(f->ctx).tunes != 1) {
+            fail_msg("%s: %d warnings, %d tunings: %s", changes[i], f->log.warnings,
+                     (int)stats_of(f->ctx).tunes, f->log.text);
+        }
+        gk_plan_description now = planned(f->ctx, &f->s->call);
+        query(f->path, "SELECT variant || ' ' || config FROM choice", good, sizeof(good));
+        assert_string_equal(strchr(good, ' ') + 1, now.config);
+        rows(f, "choice", "1");
+    }
+    reopen(f, GK_MODE_CACHED);
+    square_run(f->ctx, f->s);
+    assert_int_equal(f->log.warnings, 0);
+}
+
+/* Without the right to tune, an unusable answer counts as none. */
+static void test_unusable_answer_when_cached(void **state)
+{
+    fixture *f = *state;
+    reopen(f, GK_MODE_TUNE);
+    square_run(f->ctx, f->s);
+    gk_context_destroy(&f->ctx);
+    run_sql(f->path, "UPDATE choice SET config = 'BLOCK_M=7'");
+    reopen(f, GK_MODE_CACHED);
+    square_poison(f->s);
+    assert_gk_err(gk_matmul(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL, NULL), GK_ERR_UNTUNED,
+                  NULL);
+    assert_true(square_is_untouched(f->s));
+    assert_int_equal(f->log.warnings, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_tune, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_heuristic, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cached, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_pinned, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_bad_candidates, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_no_candidate, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_guess_goes_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_no_compiler, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lost_device, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_stored_answers_are_untrusted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unusable_answer_when_cached, set_up, tear_down),
+    };
+    return GK_TEST_MAIN(tests);
+}
