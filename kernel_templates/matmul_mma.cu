@@ -1,8 +1,9 @@
 // matmul on warp-wide tensor-core instructions (mma.sync), compute capability 8.0 and later.
 //
-// A block computes a BLOCK_M x BLOCK_N tile of C, a warp a WARP_M x WARP_N part of it. Tiles of A
-// and B pass through a ring of STAGES shared-memory buffers filled by cp.async; fragments are read
-// one step of K ahead of the arithmetic. f32 operands are rounded to tf32.
+// A block computes a BLOCK_M x BLOCK_N tile of C, a warp a WARP_M x WARP_N part of it, and of each
+// BLOCK_K only the SLICE_K-th part: the slices' sums are added at the end. Tiles of A and B pass
+// through a ring of STAGES shared-memory buffers filled by cp.async; fragments are read one step of
+// K ahead of the arithmetic. f32 operands are rounded to tf32.
 //
 // The K tiles of a block are walked last one first: only that one can be ragged, so only the
 // prologue masks K and the main loop does not.
@@ -14,10 +15,12 @@ namespace gk {
 
 constexpr int ELEMENT = (int)sizeof(A_TYPE);
 constexpr bool TF32 = ELEMENT == 4;
-constexpr int STEP_K = 32 / ELEMENT; // K of one mma: 32 bytes of either operand
-constexpr int STEPS = BLOCK_K / STEP_K;
+constexpr int STEP_K = 32 / ELEMENT;              // K of one mma: 32 bytes of either operand
+constexpr int STEPS = BLOCK_K / STEP_K / SLICE_K; // of one warp, in a tile of K
 constexpr int WARPS_N = BLOCK_N / WARP_N;
-constexpr int THREADS = BLOCK_M / WARP_M * WARPS_N * 32;
+constexpr int SLICE_WARPS = BLOCK_M / WARP_M * WARPS_N;
+constexpr int WARPS = SLICE_WARPS * SLICE_K;
+constexpr int THREADS = WARPS * 32;
 constexpr int MMA_M = WARP_M / 16;
 constexpr int MMA_N = WARP_N / 8;
 constexpr bool A_K_CONTIGUOUS = A_LAYOUT == 0;
@@ -69,7 +72,9 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     static constexpr int COUNT = (TOTAL + THREADS - 1) / THREADS;
     static constexpr int ROW_STEP = THREADS / PER_ROW;
     // a rough count beyond that of 16-byte pieces
-    static constexpr int REGISTERS = THROUGH_REGISTERS ? COUNT * 4 : PIECE < 16 ? 12 : 0;
+    static constexpr int REGISTERS = THROUGH_REGISTERS ? COUNT * 4
+                                     : PIECE < 16      ? 12 + COUNT * 2
+                                                       : 0;
     static_assert(THREADS % PER_ROW == 0, "pieces of a row are dealt to whole groups of threads");
     static_assert(ROW_STEP >= ROWS ? ROW_STEP % ROWS == 0 : ROWS % ROW_STEP == 0, "row step");
     static_assert(!THROUGH_REGISTERS || ROW_STEP % 2 == 0, "a thread's rows share one alignment");
@@ -107,7 +112,9 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
                ((byte % PITCH / 16) ^ permuted(at_row)) * 16 + byte % 16;
     }
 
-    GK_DEVICE void begin(const void *base, gk_i64 stride_elements, gk_i64 origin, gk_i64 extent)
+    // For the tile at `origin` of the M or N axis and `k` of the K axis.
+    GK_DEVICE void begin(const void *base, gk_i64 stride_elements, gk_i64 origin, gk_i64 extent,
+                         gk_i64 k)
     {
         const int place = thread_index() / PER_ROW;
         row = place;
@@ -121,12 +128,11 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
         for (int i = 0; i < PATTERNS; ++i) {
             store[i] = offset(row + i * ROW_STEP, first_byte);
         }
-        source = (const unsigned char *)base + row * stride + first_byte;
+        source = (const unsigned char *)base + ((K_CONTIGUOUS ? origin : k) + row) * stride +
+                 (K_CONTIGUOUS ? k : origin) * ELEMENT + first_byte;
         if constexpr (K_CONTIGUOUS) {
-            source += origin * stride;
             inside = clamp_to_int(extent - origin - row, -1, 1 << 20);
         } else {
-            source += origin * ELEMENT;
             inside = clamp_to_int((extent - origin) * ELEMENT - first_byte, -1, 1 << 20);
         }
     }
@@ -237,13 +243,14 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
         for (int at = 0; at < PER_SLAB; ++at) {
             const int at_row = row + at * ROW_STEP;
             unsigned char *to = stage + offset(at_row, first_byte) + slab * SLAB_STEP * SLAB_BYTES;
-            const bool in_matrix = K_CONTIGUOUS ? at * ROW_STEP < inside : at_row < k_left;
-            GK_NO_UNROLL
-            for (int i = 0; i < PIECE; i += ELEMENT) {
-                if constexpr (ELEMENT == 2) {
-                    *(gk_u16 *)(to + i) = in_matrix && i < bytes ? *(const gk_u16 *)(from + i) : 0;
-                } else {
-                    *(gk_u32 *)(to + i) = in_matrix && i < bytes ? *(const gk_u32 *)(from + i) : 0;
+            if (K_CONTIGUOUS ? at * ROW_STEP < inside : at_row < k_left) {
+                GK_NO_UNROLL
+                for (int i = 0; i < PIECE; i += ELEMENT) {
+                    if constexpr (ELEMENT == 2) {
+                        *(gk_u16 *)(to + i) = i < bytes ? *(const gk_u16 *)(from + i) : 0;
+                    } else {
+                        *(gk_u32 *)(to + i) = i < bytes ? *(const gk_u32 *)(from + i) : 0;
+                    }
                 }
             }
             from += ROW_STEP * stride;
@@ -331,9 +338,10 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     }
 
     // Where this lane's fragments of 32-byte column u start, for the warp's part at `warp_origin`
-    // of the M or N axis. LEFT operand: four 8 x 16-byte matrices in the order (low rows, high
-    // rows) x (low K, high K); right operand: (low K, high K) x (low columns, high columns).
-    template <bool LEFT> GK_DEVICE void place_fragments(int warp_origin)
+    // of the M or N axis and its first step of K. LEFT operand: four 8 x 16-byte matrices in the
+    // order (low rows, high rows) x (low K, high K); right operand: (low K, high K) x (low columns,
+    // high columns).
+    template <bool LEFT> GK_DEVICE void place_fragments(int warp_origin, int first_step)
     {
         const int lane = thread_index() % 32;
         const int fast = lane / 8 % 2;
@@ -343,11 +351,14 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
         GK_UNROLL
         for (int u = 0; u < (K_CONTIGUOUS ? 1 : UNITS); ++u) {
             if constexpr (K_CONTIGUOUS) {
-                fragment[0] = offset(warp_origin + outer * 8 + lane % 8, inner * 16);
+                fragment[0] =
+                    offset(warp_origin + outer * 8 + lane % 8, inner * 16 + first_step * 32);
             } else if constexpr (WORDS) {
-                fragment[u] = offset(lane % 4, (warp_origin + lane / 4) * 4 + u * 32);
+                fragment[u] =
+                    offset(first_step * STEP_K + lane % 4, (warp_origin + lane / 4) * 4 + u * 32);
             } else {
-                fragment[u] = offset(inner * 8 + lane % 8, warp_origin * 2 + u * 32 + outer * 16);
+                fragment[u] = offset(first_step * STEP_K + inner * 8 + lane % 8,
+                                     warp_origin * 2 + u * 32 + outer * 16);
             }
         }
     }
@@ -455,7 +466,6 @@ struct fragments {
 constexpr int C_ELEMENT = (int)sizeof(C_TYPE);
 constexpr int C_VECTOR = smaller(C_ALIGN < C_ELEMENT ? C_ELEMENT : C_ALIGN, 16);
 constexpr int LANES = C_LAYOUT == 0 ? C_VECTOR / C_ELEMENT : 1; // elements of one store
-constexpr int WARPS = THREADS / 32;
 constexpr int AREA = BLOCK_M * BLOCK_N;
 
 // A warp's sums pass through its corner of shared memory, as many rows at a time as fit there, so
@@ -466,6 +476,8 @@ constexpr int CORNER_ROWS = STAGES * STAGE_BYTES / WARPS / CORNER_PITCH;
 constexpr int ROUND_ROWS = CORNER_ROWS >= WARP_M                               ? WARP_M
                            : CORNER_ROWS >= WARP_M / 2 && WARP_M / 2 % 16 == 0 ? WARP_M / 2
                                                                                : 16;
+
+constexpr int CORNER_BYTES = ROUND_ROWS * CORNER_PITCH;
 
 GK_DEVICE gk_u32 raw(float x)
 {
@@ -575,15 +587,52 @@ template <int ROWS, int COLS> GK_DEVICE void locate(int index, int &row, int &co
     }
 }
 
-// Hands all sums of the block on: to C, or, if K is split, to the tile's partial sums.
+// Makes what the warps of all slices wrote to their corners visible to each other.
+GK_DEVICE void sync_slices()
+{
+    if constexpr (SLICE_K > 1) {
+        __syncthreads();
+    } else {
+        __syncwarp();
+    }
+}
+
+// Adds up what the slices have at the same place of their corners. Where the edge of C cuts the
+// vector, the total also goes to the first corner: store_sums() looks for it there.
+GK_DEVICE void load_slices(unsigned char *from, bool cut, float (&sum)[LANES])
+{
+    load_floats((const float *)from, sum);
+    GK_UNROLL
+    for (int slice = 1; slice < SLICE_K; ++slice) {
+        float more[LANES];
+        load_floats((const float *)(from + slice * SLICE_WARPS * CORNER_BYTES), more);
+        GK_UNROLL
+        for (int i = 0; i < LANES; ++i) {
+            sum[i] += more[i];
+        }
+    }
+    if (SLICE_K > 1 && cut) {
+        GK_UNROLL
+        for (int i = 0; i < LANES; ++i) {
+            ((float *)from)[i] = sum[i];
+        }
+    }
+}
+
+// Hands all sums of the block on: to C, or, if K is split, to the tile's partial sums. The warps of
+// a tile's slices take turns.
 GK_DEVICE void drain(const gk_matmul_args &args, const float (&sum)[MMA_M][MMA_N][4],
                      const region &block, unsigned char *shared, float *partial)
 {
+    constexpr int TEAM = 32 * SLICE_K; // threads that share a warp tile
     const int lane = thread_index() % 32;
     const int warp = thread_index() / 32;
-    const int warp_row = warp / WARPS_N * WARP_M;
-    const int warp_col = warp % WARPS_N * WARP_N;
-    unsigned char *corner = shared + warp * ROUND_ROWS * CORNER_PITCH;
+    const int place = warp % SLICE_WARPS;
+    const int member = warp / SLICE_WARPS * 32 + lane;
+    const int warp_row = place / WARPS_N * WARP_M;
+    const int warp_col = place % WARPS_N * WARP_N;
+    unsigned char *own = shared + warp * CORNER_BYTES;
+    unsigned char *corner = shared + place * CORNER_BYTES;
     GK_UNROLL
     for (int first = 0; first < WARP_M; first += ROUND_ROWS) {
         GK_UNROLL
@@ -592,33 +641,42 @@ GK_DEVICE void drain(const gk_matmul_args &args, const float (&sum)[MMA_M][MMA_N
             for (int n = 0; n < MMA_N; ++n) {
                 const float(&from)[4] = sum[first / 16 + m][n];
                 unsigned char *to =
-                    corner + (m * 16 + lane / 4) * CORNER_PITCH + (n * 8 + lane % 4 * 2) * 4;
+                    own + (m * 16 + lane / 4) * CORNER_PITCH + (n * 8 + lane % 4 * 2) * 4;
                 *(float2 *)to = float2{from[0], from[1]};
                 *(float2 *)(to + 8 * CORNER_PITCH) = float2{from[2], from[3]};
             }
         }
-        __syncwarp();
+        sync_slices();
         if (args.split_k > 1) {
             GK_NO_UNROLL
-            for (int i = lane; i < ROUND_ROWS * WARP_N / 4; i += 32) {
+            for (int i = member; i < ROUND_ROWS * WARP_N / 4; i += TEAM) {
                 const int row = i / (WARP_N / 4);
                 const int col = i % (WARP_N / 4) * 4;
-                *(float4 *)(partial + (warp_row + first + row) * BLOCK_N + warp_col + col) =
-                    *(const float4 *)(corner + row * CORNER_PITCH + col * 4);
+                const unsigned char *from = corner + row * CORNER_PITCH + col * 4;
+                float4 total = *(const float4 *)from;
+                GK_UNROLL
+                for (int slice = 1; slice < SLICE_K; ++slice) {
+                    const float4 more =
+                        *(const float4 *)(from + slice * SLICE_WARPS * CORNER_BYTES);
+                    total = float4{total.x + more.x, total.y + more.y, total.z + more.z,
+                                   total.w + more.w};
+                }
+                *(float4 *)(partial + (warp_row + first + row) * BLOCK_N + warp_col + col) = total;
             }
         } else {
-            // A turn moves all lanes on by the same step, in rows or in columns.
+            // A turn moves all members on by the same step, in rows or in columns.
             constexpr int ALONG = C_LAYOUT == 1 ? ROUND_ROWS : WARP_N / LANES;
-            constexpr bool REGULAR = 32 % ALONG == 0;
-            constexpr int TURNS = ROUND_ROWS * WARP_N / LANES / 32;
+            constexpr bool REGULAR = TEAM % ALONG == 0;
+            constexpr int TOTAL = ROUND_ROWS * WARP_N / LANES;
+            constexpr int TURNS = (TOTAL + TEAM - 1) / TEAM;
             constexpr int AT_ONCE =
                 HAS_BIAS || HAS_RESIDUAL || HAS_BETA ? 1 : smaller(TURNS & -TURNS, 4);
             int row;
             int col;
-            locate<ROUND_ROWS, WARP_N>(lane, row, col);
+            locate<ROUND_ROWS, WARP_N>(member, row, col);
             C_TYPE *to = place_in_c(args, block, warp_row + first + row, warp_col + col);
             const gk_i64 step =
-                32 / ALONG * (C_LAYOUT == 1 ? args.c_col_stride : args.c_row_stride);
+                TEAM / ALONG * (C_LAYOUT == 1 ? args.c_col_stride : args.c_row_stride);
             GK_NO_UNROLL
             for (int turn = 0; turn < TURNS; turn += AT_ONCE) {
                 float value[AT_ONCE][LANES];
@@ -626,24 +684,29 @@ GK_DEVICE void drain(const gk_matmul_args &args, const float (&sum)[MMA_M][MMA_N
                 for (int i = 0; i < AT_ONCE; ++i) {
                     int r;
                     int c;
-                    locate<ROUND_ROWS, WARP_N>((turn + i) * 32 + lane, r, c);
-                    load_floats((const float *)(corner + r * CORNER_PITCH) + c, value[i]);
+                    locate<ROUND_ROWS, WARP_N>((turn + i) * TEAM + member, r, c);
+                    if (TOTAL % TEAM == 0 || (turn + i) * TEAM + member < TOTAL) {
+                        load_slices(corner + r * CORNER_PITCH + c * 4,
+                                    warp_col + c + LANES > block.cols, value[i]);
+                    }
                 }
                 GK_UNROLL
                 for (int i = 0; i < AT_ONCE; ++i) {
                     int r;
                     int c;
-                    locate<ROUND_ROWS, WARP_N>((turn + i) * 32 + lane, r, c);
+                    locate<ROUND_ROWS, WARP_N>((turn + i) * TEAM + member, r, c);
                     if constexpr (!REGULAR) {
                         to = place_in_c(args, block, warp_row + first + r, warp_col + c);
                     }
-                    store_sums(args, block, warp_row + first + r, warp_col + c, value[i],
-                               (const float *)(corner + r * CORNER_PITCH) + c, to);
+                    if (TOTAL % TEAM == 0 || (turn + i) * TEAM + member < TOTAL) {
+                        store_sums(args, block, warp_row + first + r, warp_col + c, value[i],
+                                   (const float *)(corner + r * CORNER_PITCH) + c, to);
+                    }
                     to += step;
                 }
             }
         }
-        __syncwarp();
+        sync_slices();
     }
 }
 
@@ -727,10 +790,13 @@ GK_DEVICE void add_partials(const gk_matmul_args &args, const region &block, con
     }
 }
 
-// Blocks an SM is asked to hold: as many as the registers surely allow, so never a spill.
+// Blocks an SM is asked to hold: as many as registers and shared memory surely allow, so never a
+// spill.
 constexpr int REGISTERS =
     MMA_M * MMA_N * 4 + MMA_M * 8 + MMA_N * 4 + 56 + a_operand::REGISTERS + b_operand::REGISTERS;
-constexpr int RESIDENT = 65536 / (THREADS * REGISTERS);
+constexpr int SM_SHARED_BYTES = 228 * 1024; // of the largest of today's chips
+constexpr int RESIDENT =
+    smaller(65536 / (THREADS * REGISTERS), SM_SHARED_BYTES / (STAGES * STAGE_BYTES + 1024));
 constexpr int MIN_BLOCKS = RESIDENT < 1 ? 1 : smaller(RESIDENT, 8);
 
 } // namespace gk
@@ -771,6 +837,8 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
     }
 
     const int warp = thread_index() / 32;
+    const int place = warp % SLICE_WARPS;
+    const int first_step = warp / SLICE_WARPS * STEPS;
 
     float sum[MMA_M][MMA_N][4];
     GK_UNROLL
@@ -787,15 +855,13 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
     if (count > 0) {
         a_operand a;
         b_operand b;
-        a.begin(args.a, A_K_CONTIGUOUS ? args.a_row_stride : args.a_col_stride,
-                (gk_i64)tile_row * BLOCK_M, args.m);
-        b.begin(args.b, B_K_CONTIGUOUS ? args.b_col_stride : args.b_row_stride,
-                (gk_i64)tile_col * BLOCK_N, args.n);
         // The ragged tile first, then the others from the front.
         const gk_i64 k_last = ((gk_i64)k_first + count - 1) * BLOCK_K;
         int k_left = clamp_to_int(args.k - k_last, 0, BLOCK_K);
-        a.move(k_last);
-        b.move(k_last);
+        a.begin(args.a, A_K_CONTIGUOUS ? args.a_row_stride : args.a_col_stride,
+                (gk_i64)tile_row * BLOCK_M, args.m, k_last);
+        b.begin(args.b, B_K_CONTIGUOUS ? args.b_col_stride : args.b_row_stride,
+                (gk_i64)tile_col * BLOCK_N, args.n, k_last);
         gk_i64 step = (gk_i64)(1 - count) * BLOCK_K;
         GK_NO_UNROLL
         for (int stage = 0; stage < STAGES - 1; ++stage) {
@@ -811,8 +877,8 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
             cp_async_commit();
         }
         int to_fetch = count - (STAGES - 1);
-        a.template place_fragments<true>(warp / WARPS_N * WARP_M);
-        b.template place_fragments<false>(warp % WARPS_N * WARP_N);
+        a.template place_fragments<true>(place / WARPS_N * WARP_M, first_step);
+        b.template place_fragments<false>(place % WARPS_N * WARP_N, first_step);
 
         cp_async_wait<STAGES - 2>();
         __syncthreads();

@@ -276,12 +276,6 @@ static bool list_entry(void *user, const gk_cache_entry *entry)
 static int list(gk_context *ctx, const tune_options *options, int argc, char **argv)
 {
     list_state state = {.json = options->common.json};
-    if (argc > 1) {
-        return cli_error(EXIT_USAGE, "list takes one op, not %d words", argc);
-    }
-    if (argc == 1 && cli_op(argv[0], NULL) == NULL) {
-        return EXIT_USAGE;
-    }
     if (gk_cache_list(ctx, argc == 1 ? argv[0] : NULL, list_entry, &state) != GK_OK) {
         return cli_gk_error(EXIT_SOME_FAILED, "list");
     }
@@ -357,9 +351,6 @@ static bool explain_trial(void *user, const gk_trial *trial)
 
 static int explain(gk_context *ctx, const tune_options *options, int argc, char **argv)
 {
-    if (argc != 2) {
-        return cli_error(EXIT_USAGE, "explain takes an op and a shape, not %d words", argc);
-    }
     cli_problems problems;
     if (!cli_collect(&options->common, argc, argv, &problems)) {
         return EXIT_USAGE;
@@ -384,11 +375,8 @@ static int explain(gk_context *ctx, const tune_options *options, int argc, char 
 }
 
 static int export_or_import(gk_context *ctx, const tune_options *options, const char *verb,
-                            int argc, char **argv)
+                            char **argv)
 {
-    if (argc != 1) {
-        return cli_error(EXIT_USAGE, "%s takes one file, not %d words", verb, argc);
-    }
     uint32_t taken = 0;
     uint32_t skipped = 0;
     gk_status status = strcmp(verb, "export") == 0
@@ -492,15 +480,40 @@ static int parse_options(int argc, char **argv, tune_options *options)
     return 0;
 }
 
+/* 0, or EXIT_USAGE: before a context is opened, which makes a cache file. */
+static int check_words(const tune_options *options, const char *verb, int argc, char **argv)
+{
+    cli_problems problems = {0};
+    if (strcmp(verb, "info") == 0) {
+        return argc == 0 ? 0 : cli_error(EXIT_USAGE, "info takes no words, not %d", argc);
+    }
+    if (strcmp(verb, "export") == 0 || strcmp(verb, "import") == 0) {
+        return argc == 1 ? 0 : cli_error(EXIT_USAGE, "%s takes one file, not %d words", verb, argc);
+    }
+    if (strcmp(verb, "list") == 0) {
+        if (argc > 1) {
+            return cli_error(EXIT_USAGE, "list takes one op, not %d words", argc);
+        }
+        return argc == 0 || cli_op(argv[0], NULL) != NULL ? 0 : EXIT_USAGE;
+    }
+    if (strcmp(verb, "explain") != 0) {
+        return cli_error(EXIT_USAGE, "there is no command \"%s\"", verb);
+    }
+    if (argc != 2) {
+        return cli_error(EXIT_USAGE, "explain takes an op and a shape, not %d words", argc);
+    }
+    const bool good = cli_collect(&options->common, argc, argv, &problems);
+    if (good) {
+        free(problems.items);
+    }
+    return good ? 0 : EXIT_USAGE;
+}
+
 static int with_context(const tune_options *options, const char *verb, int argc, char **argv)
 {
-    static const char *const verbs[] = {"list", "info", "explain", "export", "import"};
-    bool known = false;
-    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-        known = known || strcmp(verb, verbs[i]) == 0;
-    }
-    if (!known) {
-        return cli_error(EXIT_USAGE, "there is no command \"%s\"", verb);
+    const int wrong = check_words(options, verb, argc, argv);
+    if (wrong != 0) {
+        return wrong;
     }
     gk_context *ctx = NULL;
     gk_context_options context_options = {.struct_size = sizeof(context_options)};
@@ -515,7 +528,7 @@ static int with_context(const tune_options *options, const char *verb, int argc,
     } else if (strcmp(verb, "explain") == 0) {
         code = explain(ctx, options, argc, argv);
     } else {
-        code = export_or_import(ctx, options, verb, argc, argv);
+        code = export_or_import(ctx, options, verb, argv);
     }
     gk_context_destroy(&ctx);
     return code;

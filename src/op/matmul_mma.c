@@ -11,6 +11,7 @@ enum {
     WARP_M,
     WARP_N,
     STAGES,
+    SLICE_K,
     SPLIT_K,
     GROUP_M,
     N_PARAMS,
@@ -22,6 +23,7 @@ static const int32_t block_k_values[] = {16, 32, 64, 128};
 static const int32_t warp_m_values[] = {16, 32, 64};
 static const int32_t warp_n_values[] = {16, 32, 64};
 static const int32_t stages_values[] = {2, 3, 4, 6};
+static const int32_t slice_k_values[] = {1, 2, 4};
 static const int32_t split_k_values[] = {1, 2, 3, 4, 6, 8, 16, 32, 64};
 static const int32_t group_m_values[] = {1, 4, 16};
 
@@ -34,6 +36,7 @@ static const gk_param params[N_PARAMS] = {
     [WARP_M] = {"WARP_M", "_", VALUES(warp_m_values), 0},
     [WARP_N] = {"WARP_N", "x", VALUES(warp_n_values), 0},
     [STAGES] = {"STAGES", "_s", VALUES(stages_values), 0},
+    [SLICE_K] = {"SLICE_K", "_k", VALUES(slice_k_values), 0},
     [SPLIT_K] = {"SPLIT_K", "", VALUES(split_k_values), 1},
     [GROUP_M] = {"GROUP_M", "", VALUES(group_m_values), 1},
 };
@@ -74,7 +77,7 @@ static shape shape_of(const gk_problem *problem, const gk_config *config)
     const int32_t *v = config->values;
     shape s;
     s.element = problem->dtype[MATMUL_A] == GK_F32 ? 4 : 2;
-    s.warps = (int64_t)(v[BLOCK_M] / v[WARP_M]) * (v[BLOCK_N] / v[WARP_N]);
+    s.warps = (int64_t)(v[BLOCK_M] / v[WARP_M]) * (v[BLOCK_N] / v[WARP_N]) * v[SLICE_K];
     s.stage_bytes = (int64_t)(v[BLOCK_M] + v[BLOCK_N]) * v[BLOCK_K] * s.element;
     const int64_t ring = v[STAGES] * s.stage_bytes;
     const int64_t pitch = v[WARP_N] * 4 + 32;
@@ -114,7 +117,7 @@ static bool check_tile(const gk_problem *problem, const int32_t *v, gk_reason *r
         return gk_refuse(reason, "warp tiles of %dx%d do not fill a block tile of %dx%d",
                          (int)v[WARP_M], (int)v[WARP_N], (int)v[BLOCK_M], (int)v[BLOCK_N]);
     }
-    const int warps = v[BLOCK_M] / v[WARP_M] * (v[BLOCK_N] / v[WARP_N]);
+    const int warps = v[BLOCK_M] / v[WARP_M] * (v[BLOCK_N] / v[WARP_N]) * v[SLICE_K];
     if (warps != 2 && warps != 4 && warps != 8) {
         return gk_refuse(reason, "takes %d warps, must be 2, 4 or 8", warps);
     }
@@ -125,6 +128,10 @@ static bool check_tile(const gk_problem *problem, const int32_t *v, gk_reason *r
     if (v[BLOCK_K] < 2 * step || v[BLOCK_K] > 8 * step) {
         return gk_refuse(reason, "BLOCK_K is %d, must be %d to %d for this type", (int)v[BLOCK_K],
                          (int)(2 * step), (int)(8 * step));
+    }
+    if (v[BLOCK_K] % (2 * step * v[SLICE_K]) != 0) {
+        return gk_refuse(reason, "BLOCK_K of %d leaves one of %d slices less than two steps",
+                         (int)v[BLOCK_K], (int)v[SLICE_K]);
     }
     return true;
 }
@@ -241,18 +248,34 @@ static int64_t residents(const gk_device_info *device, const shape *s)
  * The model. Its weights are fitted to some 5000 measurements of bf16 and tf32 on an H100; they
  * are clocks unless they say otherwise.
  */
-static const double SHARED_BYTES = 127;   /* shared memory, bytes a clock */
-static const double L2_BYTES = 53;        /* from L2 into shared memory, bytes a clock */
-static const double FEW_WARPS = 0.42;     /* what one warp a scheduler leaves uncovered */
-static const double BARRIER = 110;        /* of a tile of K, shared by the resident blocks */
-static const double COPY_LATENCY = 2300;  /* from the start of a tile's copies to their end */
-static const double ODD_PIECE = 9.5;      /* a warp's 32 pairs through registers */
-static const double BLOCK_START = 2300;   /* indices and first tiles */
-static const double STORE_ELEMENT = 0.13; /* of C, by one warp */
-static const double STORE_BYTES = 12.3;   /* of C, bytes a clock */
-static const double SPLIT_START = 1500;
-static const double MEMORY_LATENCY = 1.3e-6; /* seconds, under load */
-static const double KERNEL_START = 1.7e-6;   /* seconds */
+static const double SHARED_BYTES = 150;      /* shared memory, bytes a clock */
+static const double L2_BYTES = 78;           /* from L2 into shared memory, bytes a clock */
+static const double CUT_LINES = 3.16;        /* how much slower if rows begin inside cache lines */
+static const double FEW_WARPS = 0.0359;      /* what one warp a scheduler leaves uncovered */
+static const double BARRIER = 52.6;          /* of a tile of K, shared by the resident blocks */
+static const double COPY_LATENCY = 1260;     /* from the start of a tile's copies to their end */
+static const double ODD_PIECE = 7.35;        /* a warp's 32 pairs through registers */
+static const double BLOCK_START = 2410;      /* indices and first tiles */
+static const double STORE_ELEMENT = 0.00456; /* of C, by one warp */
+static const double STORE_BYTES = 13.2;      /* of C, bytes a clock */
+static const double SPLIT_START = 4760;
+static const double SPLIT_READ = 0.898; /* partial sums read back, by what a thread's loads allow */
+static const double MEMORY_LATENCY = 3.01e-07; /* seconds, under load */
+static const double KERNEL_START = 1.91e-06;   /* seconds */
+
+/* Bytes of a tile of K, more where rows begin inside cache lines. Densely packed rows are assumed:
+ * the problem does not say how far apart they are. */
+static double copied_bytes(const gk_problem *problem, const int32_t *v, const shape *s)
+{
+    const int64_t *dims = problem->dims;
+    const int64_t a_row =
+        problem->layout[MATMUL_A] == GK_LAYOUT_ROW ? dims[MATMUL_K] : dims[MATMUL_M];
+    const int64_t b_row =
+        problem->layout[MATMUL_B] == GK_LAYOUT_ROW ? dims[MATMUL_N] : dims[MATMUL_K];
+    const double a = a_row * s->element % 128 == 0 ? 1 : CUT_LINES;
+    const double b = b_row * s->element % 128 == 0 ? 1 : CUT_LINES;
+    return (v[BLOCK_M] * a + v[BLOCK_N] * b) * v[BLOCK_K] * (double)s->element;
+}
 
 /* Clocks of one tile of K in one of `resident` blocks that share a multiprocessor. */
 static double tile_clocks(const gk_problem *problem, const gk_device_info *device,
@@ -261,9 +284,10 @@ static double tile_clocks(const gk_problem *problem, const gk_device_info *devic
     const int32_t *v = config->values;
     const double k = v[BLOCK_K];
     const double multiply = (double)v[BLOCK_M] * v[BLOCK_N] * k / rate(problem, device);
-    const double fragments = (double)s->warps * (v[WARP_M] + v[WARP_N]) * k * (double)s->element;
+    const double fragments =
+        (double)s->warps / v[SLICE_K] * (v[WARP_M] + v[WARP_N]) * k * (double)s->element;
     const double shared = (fragments + (double)s->stage_bytes) / SHARED_BYTES;
-    const double from_l2 = (double)s->stage_bytes / L2_BYTES;
+    const double from_l2 = copied_bytes(problem, v, s) / L2_BYTES;
     const double busy = at_least(at_least(multiply, shared), from_l2) + 0.2 * from_l2 +
                         ODD_PIECE * (double)(s->odd_pieces * s->warps);
     const double warps = resident * (double)s->warps / 4; /* a scheduler */
@@ -282,7 +306,7 @@ static double split_clocks(const gk_config *config, const shape *s, double share
     /* Every block writes its sums; the last of a tile reads everybody's, 128 bytes a thread at a
      * time. */
     const double reading = at_least((double)s->warps * 32 * 128 / 800, 16);
-    return SPLIT_START + share * bytes / 40 + 1.85 * v[SPLIT_K] * bytes / reading;
+    return SPLIT_START + share * bytes / 40 + SPLIT_READ * v[SPLIT_K] * bytes / reading;
 }
 
 static double model(const gk_problem *problem, const gk_device_info *device,

@@ -6,6 +6,7 @@ usage: test_cli.py BUILD_TOOLS_DIR [unittest options]
 import json
 import os
 import pathlib
+import shutil
 import signal
 import stat
 import subprocess
@@ -59,7 +60,9 @@ class Cli(unittest.TestCase):
             ['warm', 'matmul_relu', '8x8x8', '--jobs', '0'],
             ['warm', 'matmul_relu', '8x8x8', '--no-such-option'],
             ['warm', 'matmul_relu', '--shapes', str(self.home / 'absent')],
-            ['explain', 'matmul_relu'], ['list', 'no_such_op'], ['export'],
+            ['explain', 'matmul_relu'], ['explain', 'matmul_relu', '8x8'],
+            ['explain', 'no_such_op', '8x8x8'], ['list', 'no_such_op'],
+            ['list', 'matmul', 'matmul'], ['export'], ['import', 'a', 'b'], ['info', 'all'],
         ]
         for args in wrong:
             with self.subTest(args=args):
@@ -67,8 +70,13 @@ class Cli(unittest.TestCase):
                 self.assertEqual(run.returncode, 2, f'{args}: {run.stdout}{run.stderr}')
                 self.assertEqual(run.stdout, '')
                 self.assertIn('gk-tune: ', run.stderr)
-        missing = self.run_tool('gk-tune', 'warm', 'matmul_relu', '8x8x8', '--cache')
-        self.assertEqual(missing.returncode, 2)
+                self.assertEqual(list(self.home.iterdir()), [])
+        for args in (['--cache'], ['--budget'], ['--shapes']):
+            missing = self.run_tool('gk-tune', 'warm', 'matmul_relu', '8x8x8', '--device', 'cpu',
+                                    *args)
+            self.assertEqual(missing.returncode, 2, args)
+            self.assertEqual(missing.stdout, '')
+            self.assertEqual(list(self.home.iterdir()), [])
 
     def test_sizes_beyond_32_bits_are_not_cut(self):
         run = self.tune('warm', 'matmul_relu', '4294967297x4294967297x4294967297')
@@ -146,6 +154,44 @@ class Cli(unittest.TestCase):
         os.close(write)
         self.assertEqual(run.returncode, 1)
         self.assertIn('standard output', run.stderr)
+
+    def test_reader_that_closes_early_while_tuning(self):
+        read, write = os.pipe()
+        os.close(read)
+        run = subprocess.run([str(TOOLS / 'gk-tune'), 'warm', 'matmul_relu', '8x8x8', '8x16x8',
+                              '--effort', 'quick', '--device', 'cpu', '--cache', str(self.cache)],
+                             env=self.env, stdout=write, stderr=subprocess.PIPE, text=True,
+                             timeout=300)
+        os.close(write)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('standard output', run.stderr)
+        self.assertIn('2 stored', self.tune('list').stdout)
+
+    def test_tools_need_neither_driver_nor_compiler(self):
+        if shutil.which('readelf') is None:
+            self.skipTest('readelf is missing')
+        for tool in ('gk-tune', 'gk-info', 'gk-bench'):
+            dynamic = subprocess.run(['readelf', '-d', str(TOOLS / tool)], capture_output=True,
+                                     text=True, check=True).stdout
+            needed = [line for line in dynamic.splitlines() if '(NEEDED)' in line]
+            self.assertNotEqual(needed, [])
+            self.assertNotRegex('\n'.join(needed), 'libcuda|libnvrtc')
+
+    @unittest.skipIf('GK_TEST_FAKE_CUDA' not in os.environ, 'no scripted libcuda')
+    def test_stubs_first_in_the_library_path(self):
+        stubs = self.home / 'stubs'
+        stubs.mkdir()
+        for name in ('libcuda.so', 'libcuda.so.1'):
+            (stubs / name).symlink_to(os.environ['GK_TEST_FAKE_CUDA'])
+        path = {'LD_LIBRARY_PATH': str(stubs), 'FAKE_CUDA': 'init=34'}
+        run = self.run_tool('gk-tune', 'info', '--cache', str(self.cache), **path)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('GK_ERR_NO_DRIVER', run.stderr)
+        self.assertIn('stub', run.stderr)
+        # The rest of the library does not care.
+        self.assertEqual(self.run_tool('gk-tune', '--help', **path).returncode, 0)
+        run = self.tune('warm', 'matmul_relu', '8x8x8', '--effort', 'quick', **path)
+        self.assertEqual(run.returncode, 0, run.stderr)
 
     def test_interrupt_keeps_finished_shapes(self):
         shapes = [f'{8 * i}x8x8' for i in range(1, 40)]

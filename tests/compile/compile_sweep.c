@@ -4,8 +4,10 @@
  * and epilogues of the op's cases. Fails on a compile error, a register spill, serialized wgmma, or
  * an #include that is left in a source. Exit status 0, 1, 2 for usage, 77 without NVRTC.
  *
- *     compile_sweep [--arch sm_90a] [--op NAME] [--variant NAME] [--sample N] [--all] [--seed N]
- *                   [--threads N] [--list]
+ *     compile_sweep [--arch sm_90a] [--op NAME] [--variant NAME] [--sample N] [--every-config]
+ *                   [--all] [--seed N] [--threads N] [--list]
+ *
+ * --every-config compiles each configuration once, --all for each class of problems.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +31,7 @@ typedef struct options {
     int64_t seed;
     int64_t threads;
     bool all;
+    bool every_config;
     bool list;
 } options;
 
@@ -281,24 +284,29 @@ static bool next_config(const gk_variant *variant, uint32_t *digits, gk_config *
     return i < variant->n_params;
 }
 
-static void add_all(jobs *list, const classes *problems, job *base)
+/* Each configuration for every class that it can serve, or for one of them, by turns. */
+static void add_all(jobs *list, const classes *problems, job *base, bool one_each)
 {
-    uint32_t first = list->n_items;
-    for (uint32_t c = 0; c < problems->n_items; c++) {
-        uint32_t digits[GK_MAX_PARAMS] = {0};
-        gk_reason reason;
-        base->problem = &problems->items[c];
-        memset(&base->config, 0, sizeof(base->config));
-        for (uint32_t p = 0; p < base->variant->n_params; p++) {
-            base->config.values[p] = base->variant->params[p].values[0];
-        }
-        do {
+    const uint32_t first = list->n_items;
+    uint32_t digits[GK_MAX_PARAMS] = {0};
+    uint32_t turn = 0;
+    memset(&base->config, 0, sizeof(base->config));
+    for (uint32_t p = 0; p < base->variant->n_params; p++) {
+        base->config.values[p] = base->variant->params[p].values[0];
+    }
+    do {
+        const uint32_t before = list->n_items;
+        const uint32_t start = turn;
+        for (uint32_t c = 0; c < problems->n_items && !(one_each && list->n_items > before); c++) {
+            gk_reason reason;
+            base->problem = &problems->items[(start + c) % problems->n_items];
             if (gki_config_check(base->variant, base->problem, gki_jit_device(base->jit),
                                  &base->config, &reason)) {
                 add_job(list, first, base);
+                turn = start + c + 1;
             }
-        } while (next_config(base->variant, digits, &base->config));
-    }
+        }
+    } while (next_config(base->variant, digits, &base->config));
 }
 
 /* A random configuration for the problem; false if none was found. */
@@ -430,8 +438,8 @@ static bool sweep_variant(job *base, const classes *problems, const options *opt
                           uint64_t *total)
 {
     jobs list = {NULL, 0, 0};
-    if (opt->all) {
-        add_all(&list, problems, base);
+    if (opt->all || opt->every_config) {
+        add_all(&list, problems, base, !opt->all);
     } else {
         add_sample(&list, problems, base, opt, rng);
     }
@@ -496,7 +504,7 @@ static int usage(const char *why, const char *what)
 {
     (void)fprintf(stderr,
                   "compile_sweep: %s %s\nusage: compile_sweep [--arch ARCH] [--op NAME] [--variant "
-                  "NAME] [--sample N] [--all] [--seed N] [--threads N] [--list]\n",
+                  "NAME] [--sample N] [--every-config] [--all] [--seed N] [--threads N] [--list]\n",
                   why, what);
     return 2;
 }
@@ -520,6 +528,8 @@ static int parse(int argc, char **argv, options *opt)
         }
         if (strcmp(argv[i], "--all") == 0) {
             opt->all = true;
+        } else if (strcmp(argv[i], "--every-config") == 0) {
+            opt->every_config = true;
         } else if (strcmp(argv[i], "--list") == 0) {
             opt->list = true;
         } else if (k == n) {

@@ -244,7 +244,7 @@ static void test_threads(void **state)
 /* --- matmul through the public functions --- */
 
 typedef struct demanding {
-    const gk_variant *variant;
+    const char *variant;
     char config[256];
     gk_launch launch;
 } demanding;
@@ -265,9 +265,9 @@ static demanding find_demanding(const gk_device_info *info, const gk_call *call,
         gk_launch launch = {0};
         space[i].variant->launch(&problem, info, &space[i].config, &launch);
         if (launch.smem >= smem && launch.threads >= threads) {
-            found.variant = space[i].variant;
+            found.variant = space[i].variant->name;
             found.launch = launch;
-            gki_config_text(found.variant, &space[i].config, found.config, sizeof(found.config));
+            gki_config_text(space[i].variant, &space[i].config, found.config, sizeof(found.config));
         }
     }
     gki_free(space);
@@ -278,7 +278,7 @@ static demanding find_demanding(const gk_device_info *info, const gk_call *call,
 static gk_status force(gk_context *ctx, const square *s, const demanding *d, gk_plan **plan)
 {
     gk_plan_options options = GK_PLAN_OPTIONS_INIT;
-    options.variant = d->variant->name;
+    options.variant = d->variant;
     options.config = d->config;
     return gk_plan_create(plan, ctx, "matmul", &s->call, &options);
 }
@@ -354,8 +354,8 @@ static void test_matmul_registers(void **state)
     assert_gk_ok(gk_tune(ctx, "matmul", &s->call, NULL, NULL));
     gk_context_destroy(&ctx);
     char sql[400];
-    (void)snprintf(sql, sizeof(sql), "UPDATE choice SET variant = '%s', config = '%s'",
-                   d.variant->name, d.config);
+    (void)snprintf(sql, sizeof(sql), "UPDATE choice SET variant = '%s', config = '%s'", d.variant,
+                   d.config);
     run_sql(path, sql);
     const int launches = atomic_load(&fake->launch.calls);
     ctx = context_on(fake, GK_MODE_CACHED, path, &log);
