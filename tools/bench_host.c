@@ -274,7 +274,7 @@ static bool prepare_bare(host_bench *bench)
         cli_gk_error(EXIT_SOME_FAILED, "host cost");
         return false;
     }
-    memcpy(call.attrs, preset->attrs, sizeof(call.attrs));
+    gk_preset_apply(preset, &call);
     bool good = op->infer(&call, &problem) == GK_OK && info.workspace == 0;
     for (uint32_t i = 0; good && i < op->n_variants; i++) {
         if (strcmp(op->variants[i]->name, info.variant) == 0) {

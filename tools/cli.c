@@ -245,8 +245,9 @@ gk_status cli_call(const gk_op_desc *op, const gk_preset *preset, const cli_prob
 {
     memset(call, 0, sizeof(*call));
     for (uint32_t i = 0; i < op->n_attrs; i++) {
-        call->attrs[i] = preset != NULL ? preset->attrs[i] : op->attrs[i].default_value;
+        call->attrs[i] = op->attrs[i].default_value;
     }
+    gk_preset_apply(preset, call);
     gk_status status = op->example(&problem->item, tensors, call);
     for (uint32_t i = 0; i < op->n_args; i++) {
         tensors[i].data = (void *)((uintptr_t)(i + 1) << 44);

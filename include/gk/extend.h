@@ -162,9 +162,10 @@ typedef struct gk_attr_desc {
     uint32_t n_names;
 } gk_attr_desc;
 
-/* The op under a name of its own with some attributes set: matmul_relu. */
+/* The op under a name of its own with some attributes fixed: matmul_relu. */
 typedef struct gk_preset {
     const char *name;
+    uint32_t fixed; /* bit i: attribute i always has the value attrs[i] */
     double attrs[GK_MAX_ATTRS];
 } gk_preset;
 
@@ -280,6 +281,9 @@ GK_API bool gk_refuse(gk_reason *reason, const char *format, ...)
 /* The op of that name, by its own or a preset's name; NULL if there is none. *preset, if not NULL,
  * becomes the preset or NULL. Thread-safe. */
 GK_API const gk_op_desc *gk_op_find(const char *name, const gk_preset **preset);
+
+/* Gives the attributes that the preset fixes their values; preset may be NULL. Thread-safe. */
+GK_API void gk_preset_apply(const gk_preset *preset, gk_call *call);
 
 /* The i-th op, NULL past the last. Thread-safe. */
 GK_API const gk_op_desc *gk_op_at(uint32_t index);

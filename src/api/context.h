@@ -104,8 +104,6 @@ gk_status gki_result_check(const void *dst, size_t src_size, const char *where, 
 gk_status gki_result_write(void *dst, const void *src, size_t src_size, const char *where,
                            const char *what);
 
-/* The call with the preset's attributes in place of its own; preset may be NULL. */
-gk_call gki_preset_apply(const gk_preset *preset, const gk_call *call);
 /* The call as the plan runs it, with the preset applied: GK_ERR_INVALID unless it is of the plan's
  * problem. */
 gk_status gki_plan_call(const gk_plan *plan, const gk_call *call, gk_call *applied);

@@ -7,15 +7,6 @@
 #include "base/str.h"
 #include "op/op.h"
 
-gk_call gki_preset_apply(const gk_preset *preset, const gk_call *call)
-{
-    gk_call applied = *call;
-    if (preset != NULL) {
-        memcpy(applied.attrs, preset->attrs, sizeof(applied.attrs));
-    }
-    return applied;
-}
-
 gk_status gki_call_resolve(const char *op_name, const gk_call *call, const gk_op_desc **op,
                            const gk_preset **preset_out, gk_call *resolved, gk_problem *problem)
 {
@@ -32,7 +23,8 @@ gk_status gki_call_resolve(const char *op_name, const gk_call *call, const gk_op
     if (preset_out != NULL) {
         *preset_out = preset;
     }
-    *resolved = gki_preset_apply(preset, call);
+    *resolved = *call;
+    gk_preset_apply(preset, resolved);
     memset(problem, 0, sizeof(*problem));
     problem->op = gki_op_index(*op);
     return (*op)->infer(resolved, problem);
@@ -147,7 +139,8 @@ static bool serves(const gk_problem *planned, gk_problem problem)
 gk_status gki_plan_call(const gk_plan *plan, const gk_call *call, gk_call *applied)
 {
     const gki_entry *entry = plan->entry;
-    *applied = gki_preset_apply(plan->preset, call);
+    *applied = *call;
+    gk_preset_apply(plan->preset, applied);
     gk_problem problem;
     memset(&problem, 0, sizeof(problem));
     problem.op = entry->problem.op;

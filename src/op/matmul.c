@@ -24,7 +24,9 @@ static const gk_attr_desc attrs[MATMUL_N_ATTRS] = {
 static const char *const dims[MATMUL_N_DIMS] = {"M", "N", "K"};
 
 static const gk_preset presets[] = {
-    {"matmul_relu", {[MATMUL_ACTIVATION] = GK_ACT_RELU, [MATMUL_ALPHA] = 1.0, [MATMUL_BETA] = 0.0}},
+    {"matmul_relu",
+     1u << MATMUL_ACTIVATION | 1u << MATMUL_ALPHA | 1u << MATMUL_BETA,
+     {[MATMUL_ACTIVATION] = GK_ACT_RELU, [MATMUL_ALPHA] = 1.0, [MATMUL_BETA] = 0.0}},
 };
 
 /* The variant that serves everything comes first. */

@@ -45,3 +45,12 @@ const gk_op_desc *gk_op_find(const char *name, const gk_preset **preset)
     }
     return NULL;
 }
+
+void gk_preset_apply(const gk_preset *preset, gk_call *call)
+{
+    for (uint32_t i = 0; preset != NULL && i < GK_MAX_ATTRS; i++) {
+        if ((preset->fixed >> i & 1) != 0) {
+            call->attrs[i] = preset->attrs[i];
+        }
+    }
+}

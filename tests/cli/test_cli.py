@@ -112,6 +112,8 @@ class Cli(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         rows = [json.loads(line) for line in run.stdout.splitlines()]
         self.assertEqual([r['shape'] for r in rows], ['f32 nn 8x8x8', 'bf16 nt 8x16x8'])
+        self.tune('warm', 'matmul_relu', '8x8x8', '--dtype', 'tf32', '--effort', 'quick')
+        self.assertRegex(self.tune('list').stdout, r'activation=relu math=tf32')
         for row in rows:
             self.assertEqual(row['status'], 'ok')
             self.assertIs(row['saved'], True)

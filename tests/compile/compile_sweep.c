@@ -165,8 +165,9 @@ static void add_case(classes *list, const gk_op_desc *op, uint16_t op_index, con
     memset(&call, 0, sizeof(call));
     memset(&problem, 0, sizeof(problem));
     for (uint32_t i = 0; i < op->n_attrs; i++) {
-        call.attrs[i] = preset != NULL ? preset->attrs[i] : op->attrs[i].default_value;
+        call.attrs[i] = op->attrs[i].default_value;
     }
+    gk_preset_apply(preset, &call);
     problem.op = op_index;
     if (op->example(item, tensors, &call) != GK_OK) {
         return;
