@@ -74,8 +74,14 @@ gki_entry *gki_table_find(gki_table *table, const gk_problem *problem, uint64_t 
         if (entry == NULL) {
             return NULL;
         }
-        if (slots->slots[i].hash == hash &&
-            memcmp(&entry->problem, problem, sizeof(*problem)) == 0) {
+        if (slots->slots[i].hash != hash) {
+            continue;
+        }
+        /* With many problems the entry is far away: all of it is asked for before it is read. */
+        for (size_t line = 0; line < sizeof(*entry); line += 64) {
+            __builtin_prefetch((const char *)entry + line);
+        }
+        if (memcmp(&entry->problem, problem, sizeof(*problem)) == 0) {
             return entry;
         }
     }

@@ -80,7 +80,8 @@ void gki_matmul_grid(const gk_problem *problem, int64_t block_m, int64_t block_n
 
 int64_t gki_config_value(const gk_variant *variant, const gk_config *config, const char *name)
 {
-    for (uint32_t i = 0; i < variant->n_params; i++) {
+    /* From the end: at-launch params come last, and each call asks for those. */
+    for (uint32_t i = variant->n_params; i-- > 0;) {
         if (strcmp(variant->params[i].name, name) == 0) {
             return config->values[i];
         }
