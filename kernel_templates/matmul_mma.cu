@@ -791,9 +791,14 @@ GK_DEVICE void add_partials(const gk_matmul_args &args, const region &block, con
 }
 
 // Blocks an SM is asked to hold: as many as registers and shared memory surely allow, so never a
-// spill.
-constexpr int REGISTERS =
-    MMA_M * MMA_N * 4 + MMA_M * 8 + MMA_N * 4 + 56 + a_operand::REGISTERS + b_operand::REGISTERS;
+// spill. Code for sm_120 keeps more addresses in registers.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+constexpr int OTHER_REGISTERS = 72;
+#else
+constexpr int OTHER_REGISTERS = 56;
+#endif
+constexpr int REGISTERS = MMA_M * MMA_N * 4 + MMA_M * 8 + MMA_N * 4 + OTHER_REGISTERS +
+                          a_operand::REGISTERS + b_operand::REGISTERS;
 constexpr int SM_SHARED_BYTES = 228 * 1024; // of the largest of today's chips
 constexpr int RESIDENT =
     smaller(65536 / (THREADS * REGISTERS), SM_SHARED_BYTES / (STAGES * STAGE_BYTES + 1024));

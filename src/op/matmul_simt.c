@@ -61,13 +61,14 @@ static int64_t threads_of(const gk_config *config)
     return (int64_t)(v[BLOCK_M] / v[THREAD_M]) * (v[BLOCK_N] / v[THREAD_N]) * v[SLICE_K];
 }
 
-/* Registers of a thread: sums, two fragments of each operand, addresses. The template's estimate.
- */
+/* Registers of a thread: sums, two fragments of each operand, addresses; in f64 the compiler holds
+ * more addresses beside them. */
 static int64_t registers_of(const gk_problem *problem, const gk_config *config)
 {
     const int64_t m = config->values[THREAD_M];
     const int64_t n = config->values[THREAD_N];
-    return (m * n + 2 * (m + n)) * (gki_matmul_acc_bytes(problem) / 4) + 56;
+    const int64_t words = gki_matmul_acc_bytes(problem) / 4;
+    return (m * n + 2 * (m + n)) * words + (words == 2 ? 72 : 56);
 }
 
 static bool is_shape(const int32_t *v)
