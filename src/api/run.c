@@ -10,6 +10,7 @@ enum { THREAD_CACHE_SLOTS = 64 };
 
 typedef struct thread_slot {
     uint64_t epoch;
+    uint64_t hash; /* compared first: another problem's entry would be fetched for nothing */
     gki_entry *entry;
 } thread_slot;
 
@@ -30,12 +31,14 @@ static gki_entry *look_up(gk_context *ctx, const gk_problem *problem)
     const uint64_t hash = gki_hash64(problem, sizeof(*problem));
     const uint64_t epoch = atomic_load_explicit(&ctx->epoch, memory_order_acquire);
     thread_slot *slot = &thread_cache[(hash >> 40) % THREAD_CACHE_SLOTS];
-    if (slot->epoch == epoch && memcmp(&slot->entry->problem, problem, sizeof(*problem)) == 0) {
+    if (slot->epoch == epoch && slot->hash == hash &&
+        memcmp(&slot->entry->problem, problem, sizeof(*problem)) == 0) {
         return slot->entry;
     }
     gki_entry *entry = gki_table_find(&ctx->table, problem, hash);
     if (entry != NULL) {
         slot->epoch = epoch;
+        slot->hash = hash;
         slot->entry = entry;
     }
     return entry;
