@@ -149,10 +149,11 @@ gk_status gki_entry_build(gk_context *ctx, const gk_op_desc *op, const gk_proble
                           gki_entry **out)
 {
     *out = NULL;
-    owned_entry *owned = gki_calloc(1, sizeof(*owned));
+    owned_entry *owned = gki_alloc_aligned(64, sizeof(*owned)); /* few cache lines a call */
     if (owned == NULL) {
         return gki_fail_nomem("plan", sizeof(*owned));
     }
+    memset(owned, 0, sizeof(*owned));
     gki_entry *entry = &owned->entry;
     entry->problem = *problem;
     entry->op = op;
