@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* getline */
 #include "cli.h"
 
 #include <errno.h>
@@ -109,6 +110,20 @@ bool cli_parse_number(const char *option, const char *text, double low, double h
     return true;
 }
 
+bool cli_parse_integer(const char *option, const char *text, double low, double high, double *out)
+{
+    double value;
+    if (!cli_parse_number(option, text, low, high, &value)) {
+        return false;
+    }
+    if (value != floor(value)) {
+        cli_error(EXIT_USAGE, "%s is \"%s\", expected a whole number", option, text);
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
 static cli_problem *add_problem(cli_problems *out)
 {
     cli_problem *grown = realloc(out->items, (out->count + 1) * sizeof(*grown));
@@ -175,11 +190,24 @@ static bool add_file(const gk_op_desc *op, const char *path, cli_problems *out)
         cli_error(EXIT_USAGE, "--shapes %s: %s", path, strerror(errno));
         return false;
     }
-    char line[512];
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
     bool good = true;
-    for (unsigned number = 1; good && fgets(line, sizeof(line), file) != NULL; number++) {
-        good = add_line(op, path, number, line, out);
+    errno = 0;
+    for (unsigned number = 1; good && (length = getline(&line, &room, file)) >= 0; number++) {
+        if (strlen(line) != (size_t)length) {
+            cli_error(EXIT_USAGE, "%s:%u holds a NUL byte, expected text", path, number);
+            good = false;
+        } else {
+            good = add_line(op, path, number, line, out);
+        }
     }
+    if (good && !feof(file)) {
+        cli_error(EXIT_USAGE, "--shapes %s: %s", path, strerror(errno));
+        good = false;
+    }
+    free(line);
     fclose(file);
     return good;
 }

@@ -47,6 +47,8 @@ int cli_finish(int code);
  * 2^62. */
 bool cli_parse_shape(const gk_op_desc *op, const char *text, int64_t *dims);
 bool cli_parse_number(const char *option, const char *text, double low, double high, double *out);
+/* The same for a whole number. */
+bool cli_parse_integer(const char *option, const char *text, double low, double high, double *out);
 /* The op that argv begins with and its shapes: the rest of argv, then the file's ("dtype layout M N
  * K" a line, # comments). False, with a message, if there is no such op, a shape is wrong, or none
  * is given. */

@@ -204,6 +204,10 @@ static bool time_all(bench_run *run, const gk_plan *plan, const bench_options *o
             best[i] = bench_cublaslt_time(lt, false, repeats, graph);
             first[i] = bench_cublaslt_time(lt, true, repeats, graph);
             ratios[i] = best[i] / gk[i];
+            if (!(best[i] > 0 && first[i] > 0)) {
+                cli_error(EXIT_SOME_FAILED, "cuBLASLt failed in round %u", i + 1);
+                lt = NULL;
+            }
         }
     }
     out->gk = cli_quantile(gk, rounds, 0.5);
@@ -295,16 +299,12 @@ static bool bench_one(gk_context *ctx, const char *op_name, const cli_problems *
     bench_cublaslt_close(lt);
     gk_plan_destroy(&plan);
     free_run(&run);
-    return good && (!options->against || lt != NULL);
+    return good && (!options->against || result.heuristics > 0);
 }
 
-static int bench_shapes(gk_context *ctx, const bench_options *options, bench_cuda *cuda, int argc,
-                        char **argv)
+static int bench_shapes(gk_context *ctx, const bench_options *options, bench_cuda *cuda,
+                        const char *op_name, const cli_problems *problems)
 {
-    cli_problems problems;
-    if (!cli_collect(&options->common, argc, argv, &problems)) {
-        return EXIT_USAGE;
-    }
     if (!options->common.json) {
         printf("%-28s %12s %9s %8s%s  %s\n", "shape", "gk", "TFLOP/s", "GB/s",
                options->against ? "     cuBLASLt   ratio" : "", "variant, config");
@@ -312,9 +312,9 @@ static int bench_shapes(gk_context *ctx, const bench_options *options, bench_cud
     int code = 0;
     double log_sum = 0;
     unsigned ratios = 0;
-    for (size_t i = 0; i < problems.count; i++) {
+    for (size_t i = 0; i < problems->count; i++) {
         double ratio = 0;
-        if (!bench_one(ctx, argv[0], &problems, i, options, cuda, &ratio)) {
+        if (!bench_one(ctx, op_name, problems, i, options, cuda, &ratio)) {
             code = EXIT_SOME_FAILED;
         }
         if (ratio > 0) {
@@ -325,7 +325,6 @@ static int bench_shapes(gk_context *ctx, const bench_options *options, bench_cud
     if (ratios > 1 && !options->common.json) {
         printf("geometric mean of %u ratios: %.3f\n", ratios, exp(log_sum / ratios));
     }
-    free(problems.items);
     return code;
 }
 
@@ -361,13 +360,13 @@ static bool set_option(bench_options *options, int option, const char *value)
         options->common.cache = value;
         return true;
     case 'r':
-        return cli_parse_number("--rounds", value, 1, 1001, &options->rounds);
+        return cli_parse_integer("--rounds", value, 1, 1001, &options->rounds);
     case 'b':
         return cli_parse_number("--budget", value, 0, 1e6, &options->budget);
     case 'n':
-        return cli_parse_number("--count", value, 1, 1e6, &options->count);
+        return cli_parse_integer("--count", value, 1, 1e6, &options->count);
     case 't':
-        return cli_parse_number("--threads", value, 1, 256, &options->threads);
+        return cli_parse_integer("--threads", value, 1, 256, &options->threads);
     case 'V':
         options->variant = value;
         return true;
@@ -395,6 +394,42 @@ static bool set_option(bench_options *options, int option, const char *value)
     }
 }
 
+static int bench(const bench_options *options, const char *op_name, const cli_problems *problems)
+{
+    bench_cuda cuda;
+    memset(&cuda, 0, sizeof(cuda));
+    gk_context *ctx = NULL;
+    gk_context_options context_options = {.struct_size = sizeof(context_options)};
+    if (options->host_cost) {
+        context_options.mode = GK_MODE_HEURISTIC;
+    }
+    if (cli_context(&options->common, &context_options, &ctx) != GK_OK) {
+        return cli_gk_error(EXIT_SOME_FAILED, "cannot open the device");
+    }
+    gk_device_info info;
+    int code = EXIT_SOME_FAILED;
+    if (gk_device_info_get(ctx, &info) == GK_OK &&
+        ((!options->against && !options->host_cost) || bench_cuda_open(&cuda, info.ordinal))) {
+        if (!options->common.json) {
+            printf("%s, %s, gk %s%s\n", info.name, info.compiler, gk_version_string(),
+                   info.is_emulated ? " (emulated: these times say nothing about speed)" : "");
+        }
+        if (options->host_cost) {
+            code = bench_host_cost(ctx, (unsigned)options->count, (unsigned)options->threads,
+                                   options->common.json)
+                       ? 0
+                       : EXIT_SOME_FAILED;
+        } else {
+            code = bench_shapes(ctx, options, &cuda, op_name, problems);
+        }
+    }
+    if (cuda.stream != NULL) {
+        bench_cuda_close(&cuda);
+    }
+    gk_context_destroy(&ctx);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     cli_start("gk-bench");
@@ -417,39 +452,15 @@ int main(int argc, char **argv)
             return EXIT_USAGE;
         }
     }
-    if (!options.host_cost && optind >= argc) {
-        return cli_error(EXIT_USAGE, "no op is given");
+    if (options.host_cost && optind < argc) {
+        return cli_error(EXIT_USAGE, "--host-cost takes no words, not \"%s\"", argv[optind]);
     }
-    bench_cuda cuda;
-    memset(&cuda, 0, sizeof(cuda));
-    gk_context *ctx = NULL;
-    gk_context_options context_options = {.struct_size = sizeof(context_options)};
-    if (options.host_cost) {
-        context_options.mode = GK_MODE_HEURISTIC;
+    cli_problems problems = {0};
+    if (!options.host_cost &&
+        !cli_collect(&options.common, argc - optind, argv + optind, &problems)) {
+        return EXIT_USAGE;
     }
-    if (cli_context(&options.common, &context_options, &ctx) != GK_OK) {
-        return cli_gk_error(EXIT_SOME_FAILED, "cannot open the device");
-    }
-    gk_device_info info;
-    int code = EXIT_SOME_FAILED;
-    if (gk_device_info_get(ctx, &info) == GK_OK &&
-        ((!options.against && !options.host_cost) || bench_cuda_open(&cuda, info.ordinal))) {
-        if (!options.common.json) {
-            printf("%s, %s, gk %s%s\n", info.name, info.compiler, gk_version_string(),
-                   info.is_emulated ? " (emulated: these times say nothing about speed)" : "");
-        }
-        if (options.host_cost) {
-            code = bench_host_cost(ctx, (unsigned)options.count, (unsigned)options.threads,
-                                   options.common.json)
-                       ? 0
-                       : EXIT_SOME_FAILED;
-        } else {
-            code = bench_shapes(ctx, &options, &cuda, argc - optind, argv + optind);
-        }
-    }
-    if (cuda.stream != NULL) {
-        bench_cuda_close(&cuda);
-    }
-    gk_context_destroy(&ctx);
+    const int code = bench(&options, argv[optind], &problems);
+    free(problems.items);
     return cli_finish(code);
 }

@@ -276,7 +276,9 @@ static bool list_entry(void *user, const gk_cache_entry *entry)
 static int list(gk_context *ctx, const tune_options *options, int argc, char **argv)
 {
     list_state state = {.json = options->common.json};
-    if (gk_cache_list(ctx, argc == 1 ? argv[0] : NULL, list_entry, &state) != GK_OK) {
+    /* A preset's answers are stored as its op's. */
+    const gk_op_desc *op = argc == 1 ? cli_op(argv[0], NULL) : NULL;
+    if (gk_cache_list(ctx, op != NULL ? op->name : NULL, list_entry, &state) != GK_OK) {
         return cli_gk_error(EXIT_SOME_FAILED, "list");
     }
     if (!state.json) {
@@ -379,6 +381,12 @@ static int export_or_import(gk_context *ctx, const tune_options *options, const 
 {
     uint32_t taken = 0;
     uint32_t skipped = 0;
+    gk_statistics stats = {.struct_size = sizeof(stats)};
+    if (strcmp(verb, "export") == 0 && gk_stats(ctx, &stats) == GK_OK &&
+        stats.cache_path[0] == '\0' && stats.cache_degraded[0] != '\0') {
+        return cli_error(EXIT_SOME_FAILED, "%s %s: the cache file cannot be used: %s", verb,
+                         argv[0], stats.cache_degraded);
+    }
     gk_status status = strcmp(verb, "export") == 0
                            ? gk_cache_export(ctx, argv[0], &taken)
                            : gk_cache_import(ctx, argv[0], options->replace, &taken, &skipped);
@@ -450,7 +458,7 @@ static int parse_options(int argc, char **argv, tune_options *options)
             options->tune.variant = optarg;
             break;
         case 'j':
-            good = cli_parse_number("--jobs", optarg, 1, 1024, &options->jobs);
+            good = cli_parse_integer("--jobs", optarg, 1, 1024, &options->jobs);
             break;
         case 'r':
             options->tune.retune = true;

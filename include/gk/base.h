@@ -117,8 +117,8 @@ typedef enum gk_log_level {
 } gk_log_level;
 
 /*
- * Receives one line without a newline. May be called from any thread that uses the context, and
- * must not call gk functions on that context.
+ * Receives one line without a newline. May be called from any thread that uses the context and from
+ * those it compiles in, and must not call gk functions on that context.
  */
 typedef void (*gk_log_fn)(void *user, gk_log_level level, const char *line);
 

@@ -25,7 +25,9 @@ typedef enum gk_math {
 
 /*
  * C = act(alpha * A B + beta * C + bias + residual), bias added along rows (one value a column).
- * Zero means default everywhere but in alpha and beta; start from GK_MATMUL_PARAMS_INIT.
+ * Zero means default everywhere but in alpha and beta; start from GK_MATMUL_PARAMS_INIT. Where sums
+ * are kept in f32, alpha and beta must be 0 or in f32's range of normal numbers (NaN and infinity
+ * pass).
  */
 typedef struct gk_matmul_params {
     size_t struct_size;

@@ -77,7 +77,9 @@ GK_API void gk_plan_destroy(gk_plan **plan);
 
 /*
  * Makes the later calls of the same problem in `stream` free of compiling, tuning, loading and
- * allocating, so that they may stand in a stream capture or a latency-bound loop.
+ * allocating, so that they may stand in a stream capture or a latency-bound loop. A graph captured
+ * from the stream uses the stream's scratch memory: do not replay it in another stream while calls
+ * run in this one.
  * Errors: as gk_plan_create(). Thread-safe.
  */
 GK_API GK_NODISCARD gk_status gk_prepare(gk_context *ctx, const char *op, const gk_call *call,

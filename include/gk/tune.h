@@ -32,7 +32,8 @@ typedef struct gk_tune_options {
     gk_effort effort;
     double budget_s;     /* 0 = no limit */
     bool retune;         /* measure again though there is an answer */
-    const char *variant; /* only this one; NULL = all */
+    const char *variant; /* only this one is measured; NULL = all. An answer that is stored already
+                            is returned whatever its variant, unless `retune` */
     gk_tune_progress_fn progress;
     void *progress_user;
 } gk_tune_options;

@@ -40,6 +40,7 @@ gk_status gki_table_insert(gki_table *table, gki_entry *entry, uint64_t hash);
 typedef struct gki_workspace {
     struct gki_workspace *next;
     void *stream;
+    uint64_t thread; /* that the stream belongs to; 0 = all threads' */
     void *scratch;
     void *zeroed;
     int64_t scratch_bytes;

@@ -147,6 +147,13 @@ gk_status gki_entry_guess(gk_context *ctx, const gk_op_desc *op, const gk_proble
     return status;
 }
 
+/* Failures to build a stored answer that say nothing about the answer. */
+static bool is_passing(gk_status status)
+{
+    return status == GK_ERR_NO_COMPILER || status == GK_ERR_LOST || status == GK_ERR_NOMEM ||
+           status == GK_ERR_IO || status == GK_ERR_TIMEOUT || status == GK_ERR_FORKED;
+}
+
 /* A stored answer is data from outside: it must name a variant and listed values, fit the device,
  * and load; otherwise it is dropped and the problem counts as untuned. */
 static gk_status entry_from_cache(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
@@ -168,7 +175,7 @@ static gk_status entry_from_cache(gk_context *ctx, const gk_op_desc *op, const g
             (*out)->seconds = choice.seconds;
             return GK_OK;
         }
-        if (status == GK_ERR_NO_COMPILER || status == GK_ERR_LOST || status == GK_ERR_NOMEM) {
+        if (is_passing(status)) {
             return status;
         }
         gk_refuse(&reason, "%s", gk_error_last()->message);
@@ -180,28 +187,44 @@ static gk_status entry_from_cache(gk_context *ctx, const gk_op_desc *op, const g
     return GK_ERR_NOT_FOUND;
 }
 
+static gk_status tune_and_build(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
+                                const gk_problem *problem, const gk_tune_options *options,
+                                gki_entry **out, gk_tune_report *report)
+{
+    gki_candidate winner;
+    pthread_mutex_lock(&ctx->tune_mutex);
+    gk_status status = gki_tune(ctx->jit, op, call, problem, options, &winner, report);
+    pthread_mutex_unlock(&ctx->tune_mutex);
+    return status != GK_OK
+               ? status
+               : gki_entry_build(ctx, op, problem, winner.variant, &winner.config,
+                                 report->from_cache ? GK_SOURCE_CACHE : GK_SOURCE_TUNED, out);
+}
+
 gk_status gki_entry_tune(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
                          const gk_problem *problem, const gk_tune_options *options, gki_entry **out,
                          bool *owned, gk_tune_report *report)
 {
     *out = NULL;
     *owned = false;
-    gki_candidate winner;
+    gki_entry *entry = NULL;
     gk_tune_report local;
     memset(&local, 0, sizeof(local));
     local.struct_size = sizeof(local);
-    pthread_mutex_lock(&ctx->tune_mutex);
-    gk_status status = gki_tune(ctx->jit, op, call, problem, options, &winner, &local);
-    pthread_mutex_unlock(&ctx->tune_mutex);
+    gk_status status = tune_and_build(ctx, op, call, problem, options, &entry, &local);
+    if (status != GK_OK && local.from_cache && !is_passing(status)) {
+        gki_logf(&ctx->log, GK_LOG_WARNING,
+                 "gk: the stored answer for a problem of %s is not usable and will be replaced: %s",
+                 op->name, gk_error_last()->message);
+        gk_tune_options again = *options;
+        again.retune = true;
+        memset(&local, 0, sizeof(local));
+        local.struct_size = sizeof(local);
+        status = tune_and_build(ctx, op, call, problem, &again, &entry, &local);
+    }
     if (report != NULL) {
         *report = local;
     }
-    if (status != GK_OK) {
-        return status;
-    }
-    gki_entry *entry;
-    status = gki_entry_build(ctx, op, problem, winner.variant, &winner.config,
-                             local.from_cache ? GK_SOURCE_CACHE : GK_SOURCE_TUNED, &entry);
     if (status == GK_OK) {
         entry->seconds = local.seconds;
         status = share(ctx, entry, owned);
@@ -224,7 +247,15 @@ static gk_status tune_or_guess(gk_context *ctx, const gk_op_desc *op, const gk_c
     gk_tune_options options = {.struct_size = sizeof(options), .budget_s = budget_s};
     gk_status status = gki_entry_tune(ctx, op, call, problem, &options, out, owned, NULL);
     gki_cache_lease_end(ctx->cache, key);
-    return status;
+    if (status != GK_ERR_NOMEM) {
+        return status;
+    }
+    /* The caller's operands are there; only gk's copies of them do not fit. */
+    gki_logf(&ctx->log, GK_LOG_WARNING, "gk: %s %s is not tuned, the model's guess runs: %s",
+             op->name, key->problem, gk_error_last()->message);
+    status = gki_entry_guess(ctx, op, problem, NULL, out);
+    *owned = ctx->mode != GK_MODE_TUNE;
+    return status == GK_OK && !*owned ? gki_entry_publish(ctx, *out) : status;
 }
 
 static gk_status decide(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
@@ -239,9 +270,13 @@ static gk_status decide(gk_context *ctx, const gk_op_desc *op, const gk_call *ca
     char problem_text[GKI_PROBLEM_TEXT];
     char environment_text[GKI_ENVIRONMENT_TEXT];
     gki_problem_text(op, problem, problem_text, sizeof(problem_text));
-    gki_environment_text(ctx->jit, op, environment_text, sizeof(environment_text));
+    gk_status status =
+        gki_environment_text(ctx->jit, op, environment_text, sizeof(environment_text));
+    if (status != GK_OK) {
+        return status;
+    }
     const gki_key key = {op->name, problem_text, environment_text};
-    gk_status status = entry_from_cache(ctx, op, problem, &key, out);
+    status = entry_from_cache(ctx, op, problem, &key, out);
     if (status == GK_OK) {
         atomic_fetch_add(&ctx->counters.hits_cache, 1);
         return share(ctx, *out, owned);

@@ -13,11 +13,12 @@ typedef struct key_texts {
     gki_key key;
 } key_texts;
 
-static void key_of(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem, key_texts *out)
+static gk_status key_of(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
+                        key_texts *out)
 {
     gki_problem_text(op, problem, out->problem, sizeof(out->problem));
-    gki_environment_text(ctx->jit, op, out->environment, sizeof(out->environment));
     out->key = (gki_key){op->name, out->problem, out->environment};
+    return gki_environment_text(ctx->jit, op, out->environment, sizeof(out->environment));
 }
 
 /* Others run the guess while the lease is held. Where another process holds it, both measure: the
@@ -29,10 +30,13 @@ static gk_status tune_leased(gk_context *ctx, const gk_op_desc *op, const gk_cal
     key_texts texts;
     gki_entry *entry;
     bool owned;
-    key_of(ctx, op, problem, &texts);
+    gk_status status = key_of(ctx, op, problem, &texts);
+    if (status != GK_OK) {
+        return status;
+    }
     const bool leased = gki_cache_lease(ctx->cache, &texts.key,
                                         options->budget_s > 0 ? options->budget_s + 30 : INFINITY);
-    gk_status status = gki_entry_tune(ctx, op, call, problem, options, &entry, &owned, report);
+    status = gki_entry_tune(ctx, op, call, problem, options, &entry, &owned, report);
     if (leased) {
         gki_cache_lease_end(ctx->cache, &texts.key);
     }
@@ -100,6 +104,7 @@ typedef struct list_state {
     void *user;
     const gk_op_desc *op;
     char environment[GKI_ENVIRONMENT_TEXT];
+    gk_status status; /* of making it */
 } list_state;
 
 static bool list_one(void *user, const gk_cache_entry *stored)
@@ -107,7 +112,12 @@ static bool list_one(void *user, const gk_cache_entry *stored)
     list_state *state = user;
     const gk_op_desc *op = gk_op_find(stored->op, NULL);
     if (op != NULL && op != state->op) {
-        gki_environment_text(state->ctx->jit, op, state->environment, sizeof(state->environment));
+        state->status = gki_environment_text(state->ctx->jit, op, state->environment,
+                                             sizeof(state->environment));
+        if (state->status == GK_ERR_NOMEM) {
+            return false;
+        }
+        state->status = GK_OK; /* without readable templates no answer is current */
         state->op = op;
     }
     gk_cache_entry entry = *stored;
@@ -125,7 +135,8 @@ gk_status gk_cache_list(gk_context *ctx, const char *op, gk_cache_entry_fn fn, v
         return gk_fail(GK_ERR_INVALID, "cache", "fn is NULL");
     }
     list_state state = {.ctx = ctx, .fn = fn, .user = user};
-    return gki_cache_choices(ctx->cache, op, list_one, &state);
+    status = gki_cache_choices(ctx->cache, op, list_one, &state);
+    return state.status == GK_OK ? status : state.status;
 }
 
 gk_status gk_cache_trials(gk_context *ctx, const char *op_name, const gk_call *call, gk_trial_fn fn,
@@ -146,8 +157,8 @@ gk_status gk_cache_trials(gk_context *ctx, const char *op_name, const gk_call *c
         return status;
     }
     key_texts texts;
-    key_of(ctx, op, &problem, &texts);
-    return gki_cache_trials(ctx->cache, &texts.key, fn, user);
+    status = key_of(ctx, op, &problem, &texts);
+    return status == GK_OK ? gki_cache_trials(ctx->cache, &texts.key, fn, user) : status;
 }
 
 gk_status gk_cache_export(gk_context *ctx, const char *path, uint32_t *count)

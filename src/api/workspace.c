@@ -3,11 +3,32 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
+/* CU_STREAM_PER_THREAD is one handle for as many streams as there are threads: its areas are told
+ * apart by a number that no other thread ever has. */
+static uint64_t thread_of(const void *stream)
+{
+    static atomic_uint_fast64_t threads;
+    static _Thread_local uint64_t number;
+    if ((uintptr_t)stream != 2) {
+        return 0;
+    }
+    if (number == 0) {
+        number = atomic_fetch_add(&threads, 1) + 1;
+    }
+    return number;
+}
+
+static bool is_of(const gki_workspace *space, const void *stream, uint64_t thread)
+{
+    return space->stream == stream && space->thread == thread;
+}
+
 static const gki_workspace *find(gk_context *ctx, const gk_launch *launch, void *stream)
 {
+    const uint64_t thread = thread_of(stream);
     const gki_workspace *space = atomic_load_explicit(&ctx->workspaces, memory_order_acquire);
     for (; space != NULL; space = space->next) {
-        if (space->stream == stream && space->scratch_bytes >= launch->workspace &&
+        if (is_of(space, stream, thread) && space->scratch_bytes >= launch->workspace &&
             space->zeroed_bytes >= launch->zeroed) {
             return space;
         }
@@ -25,16 +46,21 @@ static gk_status grow(gk_context *ctx, const gk_launch *launch, void *stream, gk
 {
     const gki_driver *driver = ctx->device->driver;
     space->stream = stream;
+    space->thread = thread_of(stream);
     space->scratch_bytes = larger(launch->workspace, 256);
     space->zeroed_bytes = larger(launch->zeroed, 65536);
     for (const gki_workspace *old = atomic_load(&ctx->workspaces); old != NULL; old = old->next) {
-        if (old->stream == stream) {
+        if (is_of(old, stream, space->thread)) {
             if (launch->workspace > old->scratch_bytes) {
                 space->scratch_bytes = larger(launch->workspace, 2 * old->scratch_bytes);
             } else {
                 space->scratch_bytes = larger(space->scratch_bytes, old->scratch_bytes);
             }
-            space->zeroed_bytes = larger(space->zeroed_bytes, old->zeroed_bytes);
+            if (launch->zeroed > old->zeroed_bytes) {
+                space->zeroed_bytes = larger(launch->zeroed, 2 * old->zeroed_bytes);
+            } else {
+                space->zeroed_bytes = old->zeroed_bytes;
+            }
             break;
         }
     }
@@ -72,7 +98,8 @@ gk_status gki_workspace_find(gk_context *ctx, const gk_launch *launch, void *str
     if (capturing) {
         return gk_fail(GK_ERR_NOT_PREPARED, "workspace",
                        "the stream is being captured and has no workspace of %lld bytes yet: call "
-                       "gk_prepare for this problem and stream before the capture",
+                       "gk_prepare for this problem and stream, or run the plan once in it, before "
+                       "the capture",
                        (long long)launch->workspace);
     }
     gki_workspace *space = gki_calloc(1, sizeof(*space));

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/str.h"
@@ -374,7 +375,9 @@ gk_status gki_cache_open(gki_cache **out, const char *path, uint64_t kernel_byte
     gki_cache_register(cache);
     gki_cache_enter(cache);
     if (nowhere) {
-        lose(cache, "there is no home directory and GK_CACHE is not set");
+        lose(cache, gki_env("GK_CACHE") != NULL
+                        ? "the path in GK_CACHE is longer than the system allows"
+                        : "there is no home directory and GK_CACHE is not set");
     }
     gki_cache_leave(cache);
     *out = cache;

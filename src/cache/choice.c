@@ -191,6 +191,11 @@ gk_status gki_cache_publish(gki_cache *cache, const gki_key *key, gki_choice *ch
         *saved = cache->state == GKI_DISK_OPEN && get_choice(&cache->disk, &q) == SQLITE_ROW;
     } else {
         *saved = gki_cache_write(cache, publish, &p);
+        if (*saved && cache->memory.db != NULL) {
+            /* An older answer that once could not be written would hide this one. */
+            gki_key copy = *key;
+            (void)gki_store_transaction(&cache->memory, drop_choice, &copy);
+        }
     }
     gki_cache_leave(cache);
     *choice = p.result;
@@ -308,11 +313,13 @@ static void sort_and_merge(listing *l)
 }
 
 gk_status gki_choices_collect(gki_cache *cache, const char *op, gki_choice_row **rows,
-                              size_t *count)
+                              size_t *count, bool *complete)
 {
     listing l = {.op = op};
     gki_cache_enter(cache);
+    uint64_t errors = cache->errors;
     (void)gki_cache_read(cache, list_choices, &l);
+    *complete = cache->errors == errors;
     gki_cache_leave(cache);
     *rows = NULL;
     *count = 0;
@@ -338,7 +345,8 @@ gk_status gki_cache_choices(gki_cache *cache, const char *op, gk_cache_entry_fn 
 {
     gki_choice_row *rows = NULL;
     size_t count = 0;
-    gk_status status = gki_choices_collect(cache, op, &rows, &count);
+    bool complete = false;
+    gk_status status = gki_choices_collect(cache, op, &rows, &count, &complete);
     for (size_t i = 0; i < count; i++) {
         const gki_choice_row *row = &rows[i];
         gk_cache_entry entry = {

@@ -74,9 +74,10 @@ typedef struct gki_choice_row {
     size_t order; /* of reading */
 } gki_choice_row;
 
-/* All answers for op (NULL = all), sorted by op, problem, environment. Takes the lock itself. */
+/* All answers for op (NULL = all), sorted by op, problem, environment; complete: the file gave no
+ * trouble meanwhile. Takes the lock itself. */
 gk_status gki_choices_collect(gki_cache *cache, const char *op, gki_choice_row **rows,
-                              size_t *count);
+                              size_t *count, bool *complete);
 void gki_choices_free(gki_choice_row *rows, size_t count);
 
 /* A choice as it may be stored: no infinities, which SQLite or the text form would not keep. */

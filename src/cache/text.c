@@ -52,9 +52,17 @@ gk_status gki_cache_export(gki_cache *cache, const char *path, uint32_t *count)
     *count = 0;
     gki_choice_row *rows = NULL;
     size_t n = 0;
-    gk_status status = gki_choices_collect(cache, NULL, &rows, &n);
+    bool complete = false;
+    gk_status status = gki_choices_collect(cache, NULL, &rows, &n, &complete);
     if (status != GK_OK) {
         return status;
+    }
+    if (!complete) {
+        /* A part of the answers would take the place of an earlier export of all. */
+        gki_choices_free(rows, n);
+        return gk_fail(GK_ERR_CACHE, "cache",
+                       "'%s' could not be read to its end, '%s' is not written", cache->wanted,
+                       path);
     }
     gki_buf out = {0};
     gki_buf_printf(&out, "%s1\n", magic);
@@ -138,15 +146,15 @@ static bool parse_line(char *line, gki_key *key, gki_choice *choice)
            gki_choice_is_sound(choice);
 }
 
-typedef struct import {
+typedef struct import_job {
     char *text; /* after the header */
     size_t size;
     bool replace;
     uint32_t imported;
     uint32_t skipped;
-} import;
+} import_job;
 
-static int store_line(gki_store *store, char *line, import *job)
+static int store_line(gki_store *store, char *line, import_job *job)
 {
     gki_key key;
     gki_choice choice;
@@ -172,7 +180,7 @@ static int store_line(gki_store *store, char *line, import *job)
 
 static int store_lines(gki_store *store, void *arg)
 {
-    import *job = arg;
+    import_job *job = arg;
     job->imported = 0;
     job->skipped = 0;
     /* Lines are taken apart in place, and a failed transaction may be run again. */
@@ -198,11 +206,16 @@ static int store_lines(gki_store *store, void *arg)
     return rc;
 }
 
-static gk_status run_import(gki_cache *cache, import *job)
+static gk_status run_import(gki_cache *cache, import_job *job)
 {
     gki_cache_enter(cache);
     bool wanted = cache->state != GKI_DISK_NONE;
     bool saved = gki_cache_write(cache, store_lines, job);
+    if (saved && job->replace && cache->memory.db != NULL) {
+        /* Older answers that once could not be written would hide these. */
+        import_job again = *job;
+        (void)gki_store_transaction(&cache->memory, store_lines, &again);
+    }
     char why[GKI_WHY_BYTES];
     gki_copy_text(why, sizeof why, cache->degraded[0] != '\0' ? cache->degraded : "it is busy");
     gki_cache_leave(cache);
@@ -231,7 +244,7 @@ gk_status gki_cache_import(gki_cache *cache, const char *path, bool replace, uin
                        path, magic);
     }
     size_t header = strcspn(text, "\n");
-import job = {.text = text + header, .size = size - header, .replace = replace };
+    import_job job = {.text = text + header, .size = size - header, .replace = replace};
     status = run_import(cache, &job);
     gki_free(text);
     *imported = job.imported;

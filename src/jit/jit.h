@@ -60,8 +60,9 @@ const gk_variant *gki_variant_find(const gk_op_desc *op, const char *name);
 /* The problem's canonical text, e.g.
  * "r1 M=64 N=64 K=64 a=f32.row.16 b=f32.row.16 c=f32.row.16 bias=- residual=- activation=relu". */
 void gki_problem_text(const gk_op_desc *op, const gk_problem *problem, char *out, size_t size);
-/* Everything outside the problem that an answer depends on. */
-void gki_environment_text(gki_jit *jit, const gk_op_desc *op, char *out, size_t size);
+/* Everything outside the problem that an answer depends on. Fails as gki_template_append() where
+ * the op's templates cannot be read: no answer may be stored or looked up then. */
+gk_status gki_environment_text(gki_jit *jit, const gk_op_desc *op, char *out, size_t size);
 
 /* --- templates and rendering (template.c, render.c) --- */
 

@@ -114,21 +114,16 @@ static bool find_hash(gki_jit *jit, const gk_op_desc *op, char hex[17])
     return found;
 }
 
-static void template_hash(gki_jit *jit, const gk_op_desc *op, char hex[17])
+static gk_status template_hash(gki_jit *jit, const gk_op_desc *op, char hex[17])
 {
     if (find_hash(jit, op, hex)) {
-        return;
+        return GK_OK;
     }
-    gk_error saved;
-    gki_error_save(&saved);
-    if (hash_templates(jit, op, hex) != GK_OK) {
-        /* Rendering meets the same trouble and reports it. */
-        gki_logf(jit->options.log, GK_LOG_WARNING, "templates of %s: %s", op->name,
-                 gk_error_last()->message);
-        (void)gki_error_restore(&saved);
-        memcpy(hex, "unusable", sizeof "unusable");
-        return;
+    const gk_status status = hash_templates(jit, op, hex);
+    if (status != GK_OK) {
+        return status;
     }
+    /* Without memory for it the hash is made again. */
     gki_op_hash *hash = gki_calloc(1, sizeof *hash);
     if (hash) {
         hash->op = op;
@@ -138,15 +133,22 @@ static void template_hash(gki_jit *jit, const gk_op_desc *op, char hex[17])
         jit->hashes = hash;
         pthread_mutex_unlock(&jit->mutex);
     }
+    return GK_OK;
 }
 
-void gki_environment_text(gki_jit *jit, const gk_op_desc *op, char *out, size_t size)
+gk_status gki_environment_text(gki_jit *jit, const gk_op_desc *op, char *out, size_t size)
 {
     const gk_device_info *info = &jit->info;
     char templates[17];
     char text[TEXT_LIMIT];
     gki_text w = gki_text_begin(text, sizeof text);
-    template_hash(jit, op, templates);
+    if (size > 0) {
+        out[0] = '\0';
+    }
+    const gk_status status = template_hash(jit, op, templates);
+    if (status != GK_OK) {
+        return status;
+    }
     gki_text_printf(&w,
                     "driver=%s cc=%d sms=%d l2=%lld smem=%lld bus=%d arch=%.*s compiler=\"%.*s\"",
                     jit->options.device->driver->name, (int)info->cc, (int)info->sm_count,
@@ -157,4 +159,5 @@ void gki_environment_text(gki_jit *jit, const gk_op_desc *op, char *out, size_t 
                     GKI_COMPILE_OPTIONS, templates, (unsigned)op->revision, GKI_PROTOCOL,
                     gk_version_string());
     finish(&w, out, size);
+    return GK_OK;
 }

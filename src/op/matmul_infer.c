@@ -1,5 +1,8 @@
 #include "op/matmul_parts.h"
 
+#include <float.h>
+#include <math.h>
+
 #include <gk/ops.h>
 
 #include "base/numeric.h"
@@ -176,12 +179,33 @@ static gk_status check_choice(const char *name, double value, int largest)
     return gk_fail(GK_ERR_INVALID, WHERE, "%s is not a whole number from 0 to %d", name, largest);
 }
 
-static gk_status check_attrs(const gk_call *call, bool integers)
+/* Kernels keep factors in the type of the sums: one that f32 cannot hold would end as infinity, and
+ * NaN with sums of 0, or as 0. */
+static gk_status check_factor(const char *name, double value)
 {
+    const double magnitude = fabs(value);
+    if (magnitude == 0 || magnitude >= (double)INFINITY ||
+        !(magnitude > (double)FLT_MAX || magnitude < (double)FLT_MIN)) {
+        return GK_OK;
+    }
+    return gk_fail(GK_ERR_UNSUPPORTED, WHERE,
+                   "%s is %g, must be 0 or within %g to %g for sums in f32", name, value,
+                   (double)FLT_MIN, (double)FLT_MAX);
+}
+
+static gk_status check_attrs(const gk_call *call, int32_t dtype)
+{
+    const bool integers = gki_numeric_is_integer((gk_dtype)dtype);
     const double *attrs = call->attrs;
     gk_status status = check_choice("activation", attrs[MATMUL_ACTIVATION], GK_ACT_SILU);
     if (status == GK_OK) {
         status = check_choice("math", attrs[MATMUL_MATH], GK_MATH_TF32);
+    }
+    if (status == GK_OK && !integers && dtype != GK_F64) {
+        status = check_factor("alpha", attrs[MATMUL_ALPHA]);
+        if (status == GK_OK) {
+            status = check_factor("beta", attrs[MATMUL_BETA]);
+        }
     }
     if (status != GK_OK || !integers) {
         return status;
@@ -467,7 +491,7 @@ gk_status gki_matmul_infer(const gk_call *call, gk_problem *problem)
     const gk_tensor *residual = call->args[MATMUL_RESIDUAL];
     gk_status status = check_dtypes(a, b, c, bias, residual);
     if (status == GK_OK) {
-        status = check_attrs(call, gki_numeric_is_integer((gk_dtype)a->dtype));
+        status = check_attrs(call, a->dtype);
     }
     if (status == GK_OK) {
         status = check_shapes(a, b, c, bias, residual);

@@ -146,6 +146,10 @@ static bool check_split(const gk_problem *problem, const gk_device_info *device,
     gk_launch parts = {0};
     gki_matmul_grid(problem, v[BLOCK_M], v[BLOCK_N], 1, &whole);
     gki_matmul_grid(problem, v[BLOCK_M], v[BLOCK_N], v[SPLIT_K], &parts);
+    if (k_tiles > INT32_MAX) {
+        return gk_refuse(reason, "K has %lld tiles, the kernel counts up to %d", (long long)k_tiles,
+                         INT32_MAX);
+    }
     if (v[SPLIT_K] > 1) {
         if (v[SPLIT_K] > k_tiles) {
             return gk_refuse(reason, "SPLIT_K is %d, K has only %lld tiles", (int)v[SPLIT_K],

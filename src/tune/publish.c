@@ -115,8 +115,9 @@ gk_status gki_publish(gki_session *s, int32_t winner, gki_candidate *out, gki_ch
     bool replace = s->options.retune || s->bad_incumbent;
     gk_status status = gki_cache_publish(cache, &s->key, &stored, rows, count, replace, saved);
     gki_free(rows);
-    if (status == GK_OK && strcmp(stored.config, choice->config) != 0 &&
-        read_choice(s, &stored, &other)) {
+    const bool differs =
+        strcmp(stored.variant, choice->variant) != 0 || strcmp(stored.config, choice->config) != 0;
+    if (status == GK_OK && differs && read_choice(s, &stored, &other)) {
         *adopted = true;
         *choice = stored;
         *out = other;

@@ -120,15 +120,18 @@ static void add_entrant(gki_session *s, uint32_t i, uint32_t guess, int64_t incu
 }
 
 /* An emulated device runs nothing but the reduced problem, so only what can run there enters. */
-static void exclude_for_emulation(gki_session *s)
+static gk_status exclude_for_emulation(gki_session *s)
 {
     gk_problem reduced;
     uint32_t left = 0;
     if (!s->info.is_emulated || !gki_bench_reduced_problem(s, &reduced)) {
-        return;
+        return GK_OK;
     }
     bool *runs = gki_calloc(s->n_space, sizeof(*runs));
-    for (uint32_t i = 0; runs != NULL && i < s->n_space; i++) {
+    if (runs == NULL) {
+        return gki_fail_nomem("tune", s->n_space * sizeof(*runs));
+    }
+    for (uint32_t i = 0; i < s->n_space; i++) {
         gk_reason reason = {""};
         runs[i] = !s->excluded[i] && gki_config_check(s->space[i].variant, &reduced, &s->info,
                                                       &s->space[i].config, &reason);
@@ -139,6 +142,7 @@ static void exclude_for_emulation(gki_session *s)
         s->excluded[i] = !runs[i];
     }
     gki_free(runs);
+    return GK_OK;
 }
 
 static gk_status enter(gki_session *s, int64_t incumbent)
@@ -150,7 +154,10 @@ static gk_status enter(gki_session *s, int64_t incumbent)
         return gki_fail_nomem("tune", s->n_space * sizeof(s->groups[0]));
     }
     int64_t seed = use_the_past(s);
-    exclude_for_emulation(s);
+    gk_status status = exclude_for_emulation(s);
+    if (status != GK_OK) {
+        return status;
+    }
     uint32_t guess = 0;
     while (guess < s->n_space && s->excluded[guess]) {
         guess++;
@@ -168,7 +175,7 @@ static gk_status enter(gki_session *s, int64_t incumbent)
         s->picked[incumbent] = true;
     }
     gki_selection_rules rules = gki_selection_for(s->options.effort, s->info.is_emulated);
-    gk_status status = gki_select(s->space, s->n_space, &rules, s->excluded, s->picked, s->groups);
+    status = gki_select(s->space, s->n_space, &rules, s->excluded, s->picked, s->groups);
     if (status != GK_OK) {
         return status;
     }
@@ -383,7 +390,9 @@ static gk_status race_emulated(gki_session *s, int32_t *winner)
             return status;
         }
         if (status != GK_OK) {
-            gki_session_refuse(s, e, GKI_TRIAL_LAUNCH_ERROR, gk_error_last()->message);
+            if (e->status == NULL) {
+                gki_session_refuse(s, e, GKI_TRIAL_LAUNCH_ERROR, gk_error_last()->message);
+            }
             continue;
         }
         s->racers[i].n_samples = 1;
@@ -452,7 +461,11 @@ static gk_status open_session(gki_session *s, gki_jit *jit, const gk_op_desc *op
         s->options = *options;
     }
     gki_problem_text(op, problem, s->problem_text, sizeof(s->problem_text));
-    gki_environment_text(jit, op, s->environment_text, sizeof(s->environment_text));
+    gk_status status =
+        gki_environment_text(jit, op, s->environment_text, sizeof(s->environment_text));
+    if (status != GK_OK) {
+        return status;
+    }
     s->key = (gki_key){op->name, s->problem_text, s->environment_text};
     if (op->is_empty != NULL && op->is_empty(problem)) {
         return gk_fail(GK_ERR_INVALID, "tune", "%s has nothing to compute: %s", op->name,
@@ -516,6 +529,16 @@ static gk_status search(gki_session *s, int64_t incumbent, int32_t *winner)
     return status;
 }
 
+/* Whether answers of the cache outlive the process. */
+static bool has_file(gki_cache *cache)
+{
+    char path[8];
+    char degraded[8];
+    uint64_t errors;
+    gki_cache_state(cache, path, sizeof(path), degraded, sizeof(degraded), &errors);
+    return path[0] != '\0';
+}
+
 static gk_status tune(gki_session *s, gki_candidate *out, gk_tune_report *report)
 {
     gki_choice choice;
@@ -526,7 +549,7 @@ static gk_status tune(gki_session *s, gki_candidate *out, gk_tune_report *report
         *out = stored;
         gki_report(s, &choice, report);
         report->from_cache = true;
-        report->saved = true;
+        report->saved = has_file(gki_jit_options_of(s->jit)->cache);
         return GK_OK;
     }
     gk_status status =

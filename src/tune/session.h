@@ -48,8 +48,8 @@ typedef struct gki_session {
     gk_problem problem;
     gk_tune_options options;
     gki_key key;
-    char problem_text[512]; /* as large as where else the key is made */
-    char environment_text[512];
+    char problem_text[GKI_PROBLEM_TEXT]; /* as large as where else the key is made */
+    char environment_text[GKI_ENVIRONMENT_TEXT];
     uint64_t started_ns;
     void *stream;
 
@@ -109,7 +109,8 @@ gk_status gki_trial_load(gki_session *s, gki_entrant *entrant);
 /* Runs the entrant twice on the bench and looks at what it wrote, see gki_verifier_check(). Its
  * faults become its status. */
 gk_status gki_trial_check(gki_session *s, gki_entrant *entrant, gki_bench *bench, bool deep);
-/* Times `runs` launches on the bench's rotating sets. */
+/* Times `runs` launches on the bench's rotating sets. GK_ERR_NO_CONFIG and a status of the
+ * entrant's if the device has no memory for its scratch. */
 gk_status gki_trial_time(gki_session *s, gki_entrant *entrant, const gki_bench *bench,
                          uint32_t runs, bool warm, double *seconds);
 void gki_trial_free(gki_session *s);

@@ -269,6 +269,11 @@ gk_status gki_trial_time(gki_session *s, gki_entrant *e, const gki_bench *bench,
     }
     if (status == GK_OK) {
         status = scratch_reserve(s, &launch);
+        if (status == GK_ERR_NOMEM) {
+            /* The candidate's own fault, and no reason to end the tuning. */
+            gki_session_refuse(s, e, GKI_TRIAL_NO_RESOURCE, gk_error_last()->message);
+            return GK_ERR_NO_CONFIG;
+        }
     }
     if (status == GK_OK && launch.zeroed > 0) {
         status = s->device->driver->fill(s->device, s->zeroed.memory, 0, (size_t)launch.zeroed,

@@ -125,6 +125,50 @@ class Cli(unittest.TestCase):
         self.assertEqual(run.returncode, 2)
         self.assertIn('bad.txt:1', run.stderr)
 
+    def test_odd_shapes_files(self):
+        shapes = self.home / 'shapes.txt'
+        warm = ('warm', 'matmul_relu', '--effort', 'quick', '--json', '--shapes', str(shapes))
+        # The end of a long comment is none of the problems; the last line may lack its newline.
+        shapes.write_text('# ' + 'x' * 509 + ' f32 nn 16 8 8\r\nf32 nn 8 8 8' + ' ' * 600 + '\r')
+        run = self.tune(*warm)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual([json.loads(line)['shape'] for line in run.stdout.splitlines()],
+                         ['f32 nn 8x8x8'])
+        shapes.write_bytes(b'\nf32 nn 8 8 8\0 9\n')
+        run = self.tune(*warm)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn('shapes.txt:2 holds a NUL byte', run.stderr)
+        run = self.tune('warm', 'matmul_relu', '--shapes', str(self.home))
+        self.assertEqual(run.returncode, 2)
+        self.assertIn('Is a directory', run.stderr)
+
+    def test_json_of_a_path_that_is_not_utf8(self):
+        name = os.fsencode(self.home) + b'/a"\n\xff\xc0\xaf\xed\xa0\x80\xc3\xa9.db'
+        run = subprocess.run([TOOLS / 'gk-tune', 'info', '--json', '--device', 'cpu', '--cache',
+                              name], env=self.env, capture_output=True, timeout=60, check=True)
+        path = json.loads(run.stdout.decode('utf-8'))['cache']
+        self.assertEqual(path[-14:], '/a"\n' + '\ufffd' * 6 + '\u00e9.db')
+
+    def test_list_takes_a_preset(self):
+        self.tune('warm', 'matmul_relu', '8x8x8', '--effort', 'quick')
+        self.assertIn('1 stored', self.tune('list', 'matmul_relu').stdout)
+
+    def test_fractions_of_whole_things_are_refused(self):
+        run = self.tune('warm', 'matmul_relu', '8x8x8', '--jobs', '1.5')
+        self.assertEqual(run.returncode, 2)
+        self.assertIn('--jobs is "1.5", expected a whole number', run.stderr)
+
+    def test_export_without_the_file_keeps_the_earlier_export(self):
+        blocked = self.home / 'file'
+        blocked.write_text('not a directory')
+        earlier = self.home / 'earlier.txt'
+        earlier.write_text('kept')
+        run = self.run_tool('gk-tune', 'export', str(earlier), '--device', 'cpu', '--cache',
+                            str(blocked / 'gk.db'))
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('the cache file cannot be used', run.stderr)
+        self.assertEqual(earlier.read_text(), 'kept')
+
     def test_one_failing_shape_exits_1_and_the_others_are_kept(self):
         run = self.tune('warm', 'matmul_relu', '8x8x8', '4294967297x4294967297x8', '--effort',
                         'quick')
@@ -249,6 +293,15 @@ class Cli(unittest.TestCase):
         run = self.run_tool('gk-tune', 'info', '--device', 'gpu')
         self.assertEqual(run.returncode, 1)
         self.assertIn('expected "cuda", "cuda:N" or "cpu"', run.stderr)
+
+    def test_bench_usage_errors_need_no_device(self):
+        for args in ([], ['no_such_op', '8x8x8'], ['matmul', '8x8'], ['matmul'],
+                     ['--host-cost', 'matmul', '8x8x8']):
+            run = self.run_tool('gk-bench', *args, '--cache', str(self.cache),
+                                GK_CUDA_DRIVER='/nonexistent/libcuda.so.1')
+            self.assertEqual(run.returncode, 2, f'{args}: {run.stderr}')
+            self.assertIn('see gk-bench --help', run.stderr)
+            self.assertFalse(self.cache.exists())
 
     def test_bench_on_the_cpu_device_runs(self):
         run = self.run_tool('gk-bench', 'matmul_relu', '8x8x8', '--device', 'cpu', '--cache',

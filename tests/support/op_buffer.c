@@ -76,6 +76,18 @@ static gk_status map_pages(op_buffer *buffer, size_t extent, size_t misalignment
     return GK_OK;
 }
 
+/* A second place for an input: an allocation that begins with the bytes its misalignment takes and
+ * ends with the last element. */
+static gk_status allocate_exact(op_buffer *buffer, size_t extent, size_t misalignment)
+{
+    buffer->exact_bytes = misalignment + extent;
+    const gk_status status = gk_mem_alloc(buffer->ctx, buffer->exact_bytes, &buffer->exact_memory);
+    if (status == GK_OK && buffer->exact_memory != NULL) {
+        buffer->exact.data = (unsigned char *)buffer->exact_memory + misalignment;
+    }
+    return status;
+}
+
 gk_status op_buffer_create(op_buffer *out, gk_context *ctx, bool is_cpu, const gk_tensor *shape,
                            int64_t offset, bool is_output)
 {
@@ -107,15 +119,25 @@ gk_status op_buffer_create(op_buffer *out, gk_context *ctx, bool is_cpu, const g
     }
     out->device = out->host = *shape;
     out->device.data = out->memory + first;
+    out->exact = out->device;
     out->host.data = out->image + first;
     memset(out->image, is_output ? OUTPUT_FILL : INPUT_FILL, out->bytes);
     fill_elements(out);
-    return GK_OK;
+    if (out->pages != NULL) {
+        status = allocate_exact(out, (size_t)extent, misalignment);
+    }
+    if (status != GK_OK) {
+        op_buffer_destroy(out);
+    }
+    return status;
 }
 
 void op_buffer_destroy(op_buffer *buffer)
 {
     free(buffer->image);
+    if (buffer->exact_memory != NULL) {
+        gk_mem_free(buffer->ctx, &buffer->exact_memory);
+    }
     if (buffer->pages != NULL) {
         munmap(buffer->pages, buffer->page_bytes);
     } else if (buffer->memory != NULL) {
@@ -127,7 +149,16 @@ void op_buffer_destroy(op_buffer *buffer)
 
 gk_status op_buffer_upload(op_buffer *buffer)
 {
-    return gk_mem_upload(buffer->ctx, buffer->memory, buffer->image, buffer->bytes, NULL);
+    gk_status status =
+        gk_mem_upload(buffer->ctx, buffer->memory, buffer->image, buffer->bytes, NULL);
+    if (status == GK_OK && buffer->exact_memory != NULL) {
+        const unsigned char *image = buffer->host.data;
+        const size_t before =
+            (size_t)((unsigned char *)buffer->exact.data - (unsigned char *)buffer->exact_memory);
+        status = gk_mem_upload(buffer->ctx, buffer->exact_memory, image - before,
+                               buffer->exact_bytes, NULL);
+    }
+    return status;
 }
 
 gk_tensor op_buffer_view(const op_buffer *buffer, void *data)

@@ -9,19 +9,23 @@
 /*
  * Guards are 512 bytes on both sides. Around an input, and between its rows, lies NaN. Around an
  * output and between its rows lies a pattern, its elements are poisoned (NaN; 0x80 bytes for
- * integers). On the CPU device an input ends at a page that cannot be read, up to the 15 bytes
- * that its alignment costs.
+ * integers). On the CPU device an input is there twice: `device` ends at a page that cannot be
+ * read, up to the 15 bytes that its alignment costs, and `exact` to the byte where its allocation
+ * ends, past which the device lets no cp.async read. Elsewhere `exact` is `device`.
  */
 typedef struct op_buffer {
     gk_context *ctx;
     bool is_output;
     gk_tensor device; /* as calls take it */
+    gk_tensor exact;  /* the same elements without a guard behind them */
     gk_tensor host;   /* the same view of the image */
     unsigned char *image;
     size_t bytes;
     unsigned char *memory; /* device */
     void *pages;           /* the mapping behind it, if it is one */
     size_t page_bytes;
+    void *exact_memory; /* NULL if `exact` is `device` */
+    size_t exact_bytes;
 } op_buffer;
 
 /* `shape` gives dtype, sizes and strides; the first element lies `offset` elements past a 256-byte

@@ -156,6 +156,67 @@ static void test_failures(void **state)
     gki_cache_close(&cache);
 }
 
+/* As test_busy of the file's tests, with an import in place of a tuning. */
+static void test_replace_in_memory(void **state)
+{
+    (void)state;
+    test_log log;
+    const char *path = gk_test_path("a.db");
+    static const char other[] = "gk-cache 1\nmatmul\tp\te\tsimt\tT=2\t0.5\t0.1\t7\n";
+    gki_key key = {"matmul", "p", "e"};
+    gki_cache *cache = cache_open(path, &log);
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    assert_false(put_answer(cache, &key, "T=1"));
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    expect_import(cache, other, true, 1, 0);
+    expect_answer(cache, &key, "T=2");
+    expect_export(cache, 1, other);
+    gki_cache_close(&cache);
+}
+
+/* An export of a part must not take the place of one of all. */
+static void test_export_of_damaged_file(void **state)
+{
+    (void)state;
+    enum { COUNT = 2000, BYTES = COUNT * 64 };
+    test_log log;
+    const char *path = gk_test_path("a.db");
+    gki_cache *cache = cache_open(path, &log);
+    char *text = calloc(1, BYTES);
+    assert_non_null(text);
+    int length = snprintf(text, BYTES, "gk-cache 1\n");
+    for (int i = 0; i < COUNT; i++) {
+        length += snprintf(text + length, (size_t)(BYTES - length),
+                           "matmul\tp%d\te\tsimt\tT=1\t0.5\t0.1\t7\n", i);
+    }
+    expect_import(cache, text, false, COUNT, 0);
+    free(text);
+    gki_cache_close(&cache);
+    char before[16] = "kept";
+    gk_test_write(gk_test_path("out.txt"), before, 4);
+    cache = cache_open(path, &log);
+    FILE *file = fopen(path, "r+be");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    long size = ftell(file);
+    assert_int_equal(fseek(file, size / 2, SEEK_SET), 0);
+    for (long i = size / 2; i < size; i++) {
+        assert_int_equal(fputc(0xff, file), 0xff);
+    }
+    assert_int_equal(fclose(file), 0);
+    uint32_t count = 99;
+    assert_gk_err(gki_cache_export(cache, gk_test_path("out.txt"), &count), GK_ERR_CACHE, path);
+    assert_int_equal(count, 0);
+    size_t kept = 0;
+    text = gk_test_read(gk_test_path("out.txt"), &kept);
+    assert_int_equal(kept, 4);
+    assert_memory_equal(text, before, 4);
+    free(text);
+    gki_cache_close(&cache);
+}
+
 static void expect_default(const char *expected)
 {
     char path[4096];
@@ -205,14 +266,23 @@ static void test_default_is_used(void **state)
     assert_string_equal(cache_state(cache).degraded, "");
     gki_cache_close(&cache);
     assert_int_equal(log.warnings, 0);
+    char name[6000];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(setenv("GK_CACHE", name, 1), 0);
+    cache = cache_open(NULL, &log);
+    assert_non_null(strstr(cache_state(cache).degraded, "GK_CACHE is longer than"));
+    assert_int_equal(log.warnings, 1);
+    gki_cache_close(&cache);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_bad_lines),    cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_default_path), cmocka_unit_test(test_default_is_used),
+        cmocka_unit_test(test_round_trip),        cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_bad_lines),         cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_replace_in_memory), cmocka_unit_test(test_export_of_damaged_file),
+        cmocka_unit_test(test_default_path),      cmocka_unit_test(test_default_is_used),
     };
     return GK_TEST_MAIN(tests);
 }

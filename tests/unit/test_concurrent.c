@@ -288,7 +288,8 @@ static void let_another_tune(fixture *f, double budget_s)
     assert_gk_ok(op->infer(&f->s->call, &problem));
     (void)snprintf(wanted.path, sizeof(wanted.path), "%s", f->path);
     gki_problem_text(op, &problem, wanted.problem, sizeof(wanted.problem));
-    gki_environment_text(f->ctx->jit, op, wanted.environment, sizeof(wanted.environment));
+    assert_gk_ok(
+        gki_environment_text(f->ctx->jit, op, wanted.environment, sizeof(wanted.environment)));
     in_child(hold_lease, &held, sizeof(held));
     assert_true(held);
     rows(f, "lease", 1);

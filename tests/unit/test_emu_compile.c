@@ -133,6 +133,26 @@ static void test_broken_compiler(void **state)
     other->driver->close(other);
 }
 
+/* Nor does a full or missing directory for its files. */
+static void test_no_temporary_files(void **state)
+{
+    (void)state;
+    const char *old = getenv("TMPDIR");
+    char *kept = old != NULL ? strdup(old) : NULL;
+    gki_compiled compiled;
+    assert_int_equal(setenv("TMPDIR", "/nonexistent", 1), 0);
+    const gk_status status = emu_compile(emu_device, "int x;\n", &compiled);
+    if (kept != NULL) {
+        assert_int_equal(setenv("TMPDIR", kept, 1), 0);
+        free(kept);
+    } else {
+        assert_int_equal(unsetenv("TMPDIR"), 0);
+    }
+    assert_gk_err(status, GK_ERR_NO_COMPILER, "/nonexistent/gk-");
+    assert_null(compiled.code);
+    gki_free(compiled.log);
+}
+
 static void test_load(void **state)
 {
     (void)state;
@@ -236,6 +256,7 @@ int main(void)
         EMU_TEST(test_compile_error),
         EMU_TEST(test_missing_compiler),
         EMU_TEST(test_broken_compiler),
+        EMU_TEST(test_no_temporary_files),
         EMU_TEST(test_load),
         EMU_TEST(test_parallel_compiles),
         EMU_TEST(test_time),

@@ -124,11 +124,64 @@ static void test_missing_wait(void **state)
     emu_device->driver->module_unload(emu_device, module);
 }
 
+/* Piece `what` of 16 bytes, of which a thread reads 16, or fewer. */
+static const char PIECES[] = ARGS_TEXT "GK_KERNEL(32, 1, args, a)\n"
+                                       "{\n"
+                                       "    GK_DYNAMIC_SHARED(s);\n"
+                                       "    if (threadIdx.x != 0) return;\n"
+                                       "    const int valid = a.what & 255;\n"
+                                       "    gk::cp_async<16>(s, a.in + (a.what >> 8), valid);\n"
+                                       "    gk::cp_async_commit();\n"
+                                       "    gk::cp_async_wait<0>();\n"
+                                       "    a.out[0] = *(unsigned *)s;\n"
+                                       "}\n";
+
+/* The device knows where the memory it gave out ends, to the byte. */
+static void test_past_the_end(void **state)
+{
+    (void)state;
+    enum { BYTES = 36, N = 40 };
+    gki_module *module = emu_load(emu_device, PIECES);
+    void *memory[N];
+    /* Many, so that the right one has to be found among neighbours. */
+    for (int i = 0; i < N; i++) {
+        assert_gk_ok(emu_device->driver->mem_alloc(emu_device, BYTES, &memory[i]));
+        memset(memory[i], i + 1, BYTES);
+    }
+    for (int i = 1; i < N; i += 2) {
+        assert_gk_ok(emu_device->driver->mem_free(emu_device, memory[i]));
+    }
+    for (int i = 0; i < N; i += 2) {
+        uint32_t out = 0;
+        args a = {memory[i], &out, 16 << 8 | 16};
+        assert_gk_ok(emu_launch(emu_device, module, 1, 32, 64, &a, sizeof a));
+        assert_int_equal(out, 0x01010101 * (i + 1));
+        a.what = 32 << 8 | 4;
+        out = 0;
+        assert_gk_ok(emu_launch(emu_device, module, 1, 32, 64, &a, sizeof a));
+        assert_int_equal(out, 0x01010101 * (i + 1));
+        a.what = 32 << 8 | 5;
+        assert_gk_err(emu_launch(emu_device, module, 1, 32, 64, &a, sizeof a), GK_ERR_DEVICE,
+                      "4 bytes before the end of an allocation of 36");
+        a.what = 48 << 8 | 0; /* reads nothing */
+        assert_gk_ok(emu_launch(emu_device, module, 1, 32, 64, &a, sizeof a));
+        assert_gk_ok(emu_device->driver->mem_free(emu_device, memory[i]));
+    }
+    /* Of memory that comes from elsewhere the end is not known. */
+    _Alignas(16) static const unsigned char own[64] = {1};
+    uint32_t out = 0;
+    const args a = {own, &out, 16};
+    assert_gk_ok(emu_launch(emu_device, module, 1, 32, 64, &a, sizeof a));
+    assert_int_equal(out, 1);
+    emu_device->driver->module_unload(emu_device, module);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         EMU_TEST(test_copies),
         EMU_TEST(test_missing_wait),
+        EMU_TEST(test_past_the_end),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/str.h"
 #include "jit/jit.h"
 #include "support/fake_driver.h"
@@ -21,7 +22,7 @@ static char *environment_of(fixture *f, const gk_op_desc *op)
     const gki_jit_options options = {.device = &f->fake->base, .counters = &f->counters};
     assert_gk_ok(gki_jit_create(&jit, &options));
     memset(text, 'x', sizeof text);
-    gki_environment_text(jit, op, text, sizeof text);
+    assert_gk_ok(gki_environment_text(jit, op, text, sizeof text));
     gki_jit_destroy(&jit);
     assert_null(jit);
     return text;
@@ -220,16 +221,42 @@ static void test_what_only_informs_does_not_count(void **state)
     fake_device_destroy(&f.fake);
 }
 
-static void test_unusable_templates_are_no_failure_here(void **state)
+/* No text that an answer could be stored under, whatever the trouble. */
+static void test_unusable_templates(void **state)
 {
     (void)state;
     fixture f = {.fake = fake_device_create()};
+    char text[GKI_ENVIRONMENT_TEXT];
+    gki_jit *jit = NULL;
+    const gki_jit_options options = {.device = &f.fake->base, .counters = &f.counters};
     toy_templates();
+    const char *good = environment_of(&f, &toy_op);
+    for (int64_t n = 1;; n++) {
+        assert_gk_ok(gki_jit_create(&jit, &options));
+        memset(text, 'x', sizeof text);
+        gki_alloc_fail_at(n);
+        const gk_status status = gki_environment_text(jit, &toy_op, text, sizeof text);
+        gki_alloc_fail_at(0);
+        if (status == GK_OK) {
+            assert_string_equal(text, good);
+        } else {
+            assert_int_equal(status, GK_ERR_NOMEM);
+            assert_string_equal(text, "");
+            /* The next attempt is none the worse. */
+            assert_gk_ok(gki_environment_text(jit, &toy_op, text, sizeof text));
+            assert_string_equal(text, good);
+        }
+        gki_jit_destroy(&jit);
+        if (status == GK_OK && n > 1) {
+            break;
+        }
+    }
     toy_template("toy.cu", "#include \"gk/nowhere.cuh\"\n");
-    (void)gk_fail(GK_ERR_UNTUNED, "test", "before");
-    const char *text = environment_of(&f, &toy_op);
-    assert_non_null(strstr(text, " templates=unusable "));
-    assert_string_equal(gk_error_last()->message, "before");
+    assert_gk_ok(gki_jit_create(&jit, &options));
+    assert_gk_err(gki_environment_text(jit, &toy_op, text, sizeof text), GK_ERR_COMPILE,
+                  "gk/nowhere.cuh");
+    assert_string_equal(text, "");
+    gki_jit_destroy(&jit);
     fake_device_destroy(&f.fake);
 }
 
@@ -244,7 +271,7 @@ int main(void)
         cmocka_unit_test(test_every_part_of_the_environment_counts),
         cmocka_unit_test(test_a_template_changed_back_has_its_hash_back),
         cmocka_unit_test(test_what_only_informs_does_not_count),
-        cmocka_unit_test(test_unusable_templates_are_no_failure_here),
+        cmocka_unit_test(test_unusable_templates),
     };
     return GK_TEST_MAIN(tests);
 }

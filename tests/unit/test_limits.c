@@ -81,6 +81,7 @@ static int tear_down(void **state)
 
 static gk_status tune(fixture *f)
 {
+    gki_jit_destroy(&f->jit);
     const gki_jit_options options = {.device = &f->fake->base,
                                      .cache = f->cache,
                                      .counters = &f->counters,
@@ -113,11 +114,11 @@ static bool find_trial(void *user, const gk_trial *trial)
 /* The trials whose configuration begins so. */
 static found_trial trials_of(fixture *f, const char *config)
 {
-    char problem[512];
-    char environment[512];
+    char problem[GKI_PROBLEM_TEXT];
+    char environment[GKI_ENVIRONMENT_TEXT];
     found_trial found = {.config = config};
     gki_problem_text(&add_op, &f->problem, problem, sizeof(problem));
-    gki_environment_text(f->jit, &add_op, environment, sizeof(environment));
+    assert_gk_ok(gki_environment_text(f->jit, &add_op, environment, sizeof(environment)));
     const gki_key key = {add_op.name, problem, environment};
     assert_gk_ok(gki_cache_trials(f->cache, &key, find_trial, &found));
     return found;
@@ -239,6 +240,89 @@ static void test_threads(void **state)
     assert_non_null(strstr(reason.text, "1024"));
     assert_gk_ok(tune(f));
     assert_first_never_ran(f);
+}
+
+/* A candidate wants more scratch for the problem itself than the device has. */
+static void launch_greedy(const gk_problem *problem, const gk_device_info *device,
+                          const gk_config *config, gk_launch *out)
+{
+    add_plain.launch(problem, device, config, out);
+    if (config->values[0] == 16 && problem->dims[0] == ADD_N) {
+        out->workspace = INT64_C(1) << 40;
+    }
+}
+
+static gk_status (*alloc_of_fake)(gki_device *device, size_t bytes, void **out);
+
+static gk_status alloc_within(gki_device *device, size_t bytes, void **out)
+{
+    *out = NULL;
+    return bytes < (size_t)1 << 40 ? alloc_of_fake(device, bytes, out)
+                                   : gk_fail(GK_ERR_NOMEM, "test", "%zu bytes", bytes);
+}
+
+static void test_scratch_while_timing(void **state)
+{
+    fixture *f = *state;
+    alloc_of_fake = f->fake->table.mem_alloc;
+    f->fake->table.mem_alloc = alloc_within;
+    on_demand.launch = launch_greedy;
+    add_has_reduce = true; /* where it was right before it is timed */
+    assert_gk_ok(tune(f));
+    assert_string_equal(f->report.config, "BLOCK=32 SPAN=1");
+    const found_trial refused = trials_of(f, "BLOCK=16 SPAN=1");
+    assert_int_equal(refused.rows, 1);
+    assert_string_equal(refused.status, "no_resource");
+    assert_false(refused.chosen);
+}
+
+static atomic_int ran_large;
+
+static gk_status note_large(void *user, const fake_module *module, const gki_kernel_launch *launch)
+{
+    int64_t n = 0;
+    memcpy(&n, (const char *)launch->args + launch->args_size - sizeof(n), sizeof(n));
+    atomic_fetch_add(&ran_large, n == ADD_N ? 1 : 0);
+    return add_run(user, module, launch);
+}
+
+/* On an emulated device only the reduced problem runs, even if memory for choosing its candidates
+ * is out. */
+static void test_emulated_out_of_memory(void **state)
+{
+    fixture *f = *state;
+    add_has_reduce = true;
+    f->fake->info.is_emulated = 1;
+    f->fake->run = note_large;
+    atomic_store(&ran_large, 0);
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    options.retune = true;
+    assert_gk_ok(tune(f));
+    const int64_t before = gki_alloc_count();
+    assert_gk_ok(gki_tune(f->jit, &add_op, &f->call, &f->problem, &options, &f->winner, NULL));
+    const int64_t allocations = gki_alloc_count() - before;
+    assert_in_range(allocations, 10, 2000);
+    for (int64_t n = 1; n <= allocations; n++) {
+        gki_alloc_fail_at(n);
+        const gk_status status =
+            gki_tune(f->jit, &add_op, &f->call, &f->problem, &options, &f->winner, NULL);
+        gki_alloc_fail_at(0);
+        assert_true(status == GK_OK || status == GK_ERR_NOMEM);
+        assert_int_equal(atomic_load(&ran_large), 0);
+    }
+}
+
+/* The tuner's texts are those of its callers, however long. */
+static void test_long_problem_text(void **state)
+{
+    fixture *f = *state;
+    static char name[600];
+    static const char *const names[] = {name};
+    memset(name, 'N', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    add_op.dim_names = names;
+    assert_gk_ok(tune(f));
+    assert_true(trials_of(f, "BLOCK=16 SPAN=1").chosen);
 }
 
 /* --- matmul through the public functions --- */
@@ -401,6 +485,9 @@ int main(void)
         TEST(test_just_enough_registers),
         TEST(test_registers_of_the_only_one),
         TEST(test_threads),
+        TEST(test_scratch_while_timing),
+        TEST(test_emulated_out_of_memory),
+        TEST(test_long_problem_text),
         cmocka_unit_test(test_matmul_99k),
         cmocka_unit_test(test_matmul_64k),
         cmocka_unit_test(test_matmul_registers),

@@ -377,6 +377,34 @@ static void attributes(void **state)
     assert_true(gk_op_find("matmul", NULL)->reads_output(&p));
 }
 
+/* Kernels take alpha and beta in the type of the sums. */
+static void factors_beyond_f32(void **state)
+{
+    (void)state;
+    static const double beyond[] = {1e40, -1e40, 1e-40, -1e-40};
+    static const double within[] = {3.4e38, -1.2e-38, (double)NAN, (double)INFINITY, 0};
+    gk_problem p;
+    for (size_t i = 0; i < sizeof(beyond) / sizeof(beyond[0]); i++) {
+        fresh(NULL);
+        f.call.attrs[MATMUL_ALPHA] = beyond[i];
+        refuses(GK_ERR_UNSUPPORTED, i % 2 == 0 ? "alpha is 1e" : "alpha is -1e");
+        f.call.attrs[MATMUL_ALPHA] = 1;
+        f.call.attrs[MATMUL_BETA] = beyond[i];
+        refuses(GK_ERR_UNSUPPORTED, i % 2 == 0 ? "beta is 1e" : "beta is -1e");
+        f.call.attrs[MATMUL_ALPHA] = beyond[i];
+        f.ta.dtype = f.tb.dtype = GK_F64;
+        f.ta.data = f.tb.data = NULL;
+        f.ta.shape[1] = f.tb.shape[0] = 0;
+        accepts(&p);
+    }
+    for (size_t i = 0; i < sizeof(within) / sizeof(within[0]); i++) {
+        fresh(NULL);
+        f.call.attrs[MATMUL_ALPHA] = within[i];
+        f.call.attrs[MATMUL_BETA] = within[i];
+        accepts(&p);
+    }
+}
+
 static void integer_attributes(void **state)
 {
     (void)state;
@@ -442,6 +470,27 @@ static void axes_of_one_element_suit_any_stride(void **state)
 
 #define rule(name) cmocka_unit_test_setup_teardown(name, fresh, untouched)
 
+/* The kernel counts tiles of K in 32 bits; strides of 0 make an axis of any length. */
+static void depth_of_mma(void **state)
+{
+    (void)state;
+    static const int64_t depth = 64;
+    const gk_device_info device = {
+        .cc = 80, .sm_count = 4, .smem_per_block_optin = 166912, .regs_per_block = 65536};
+    /* BLOCK_M, BLOCK_N, BLOCK_K, WARP_M, WARP_N, STAGES, SLICE_K, SPLIT_K, GROUP_M */
+    const gk_config config = {{64, 64, 64, 32, 32, 3, 1, 1, 1}};
+    gk_reason reason = {""};
+    gk_problem p;
+    f.ta = gk_matrix_strided(f.a, GK_BF16, M, INT32_MAX * depth, 1, 0);
+    f.tb = gk_matrix_strided(f.b, GK_BF16, INT32_MAX * depth, N, 0, 1);
+    accepts(&p);
+    assert_true(gki_matmul_mma.check(&p, &device, &config, &reason));
+    f.ta.shape[1] = ++f.tb.shape[0];
+    accepts(&p);
+    assert_false(gki_matmul_mma.check(&p, &device, &config, &reason));
+    assert_non_null(strstr(reason.text, "2147483648 tiles"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,9 +512,11 @@ int main(void)
         rule(output_over_an_input),
         rule(neighbours_do_not_overlap),
         rule(attributes),
+        rule(factors_beyond_f32),
         rule(integer_attributes),
         rule(layout_classes),
         rule(axes_of_one_element_suit_any_stride),
+        rule(depth_of_mma),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -295,10 +295,7 @@ static void test_out_of_memory(void **state)
 {
     fixture *f = *state;
     int failures = 0;
-    /* The templates' hash is known then: without it answers are looked up under another key. */
-    assert_gk_ok(gk_plan_create(&f->plan, f->ctx, "matmul", &f->s->call, NULL));
-    gk_plan_destroy(&f->plan);
-    for (int64_t n = 1; n < 12; n++) {
+    for (int64_t n = 1; n < 60; n++) {
         square_fill(f->s, n); /* a problem that is not known yet */
         f->plan = (gk_plan *)(uintptr_t)1;
         gki_alloc_fail_at(n);

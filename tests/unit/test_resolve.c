@@ -376,6 +376,68 @@ static void test_unusable_answer_when_cached(void **state)
     assert_int_equal(f->log.warnings, 1);
 }
 
+/* A device too full for gk's copies of the operands still runs the call, on the guess. */
+static void test_no_room_to_tune(void **state)
+{
+    fixture *f = *state;
+    reopen(f, GK_MODE_TUNE);
+    f->fake->alloc.fail_at = atomic_load(&f->fake->alloc.calls) + 1;
+    f->fake->alloc.fail_count = -1;
+    f->fake->alloc.status = GK_ERR_NOMEM;
+    square_run(f->ctx, f->s);
+    square_run(f->ctx, f->s);
+    assert_int_equal(stats_of(f->ctx).guesses, 1);
+    assert_int_equal(f->log.warnings, 1);
+    rows(f, "choice", "0");
+    f->fake->alloc.fail_at = 0;
+}
+
+/* Trouble of the moment costs a call, not the answer that every process shares. */
+static void test_passing_trouble_keeps_the_answer(void **state)
+{
+    static const gk_status passing[] = {GK_ERR_IO, GK_ERR_TIMEOUT, GK_ERR_NOMEM};
+    fixture *f = *state;
+    reopen(f, GK_MODE_TUNE);
+    square_run(f->ctx, f->s);
+    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
+        reopen(f, GK_MODE_CACHED);
+        square_poison(f->s);
+        f->fake->load.fail_at = atomic_load(&f->fake->load.calls) + 1;
+        f->fake->load.status = passing[i];
+        assert_gk_err(gk_matmul(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL, NULL), passing[i],
+                      "module_load");
+        f->fake->load.fail_at = 0;
+        assert_true(square_is_untouched(f->s));
+        rows(f, "choice", "1");
+        square_run(f->ctx, f->s);
+        assert_int_equal(f->log.warnings, 0);
+    }
+}
+
+/* An answer that passes every check but does not load is tuned anew, on request as by a call. */
+static void test_tune_replaces_what_does_not_load(void **state)
+{
+    fixture *f = *state;
+    gk_tune_report report = {.struct_size = sizeof(report)};
+    reopen(f, GK_MODE_TUNE);
+    square_run(f->ctx, f->s);
+    const gk_plan_description old = planned(f->ctx, &f->s->call);
+    gk_context_destroy(&f->ctx);
+    fake_device_rule(f->fake, old.kernel)->load = GK_ERR_DEVICE;
+    reopen(f, GK_MODE_TUNE);
+    assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, NULL, &report));
+    assert_false(report.from_cache);
+    assert_true(report.saved);
+    assert_true(f->log.warnings >= 1);
+    const gk_plan_description now = planned(f->ctx, &f->s->call);
+    assert_string_not_equal(now.kernel, old.kernel);
+    assert_string_equal(now.config, report.config);
+    char text[512];
+    query(f->path, "SELECT config FROM choice", text, sizeof(text));
+    assert_string_equal(text, now.config);
+    square_run(f->ctx, f->s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +452,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lost_device, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stored_answers_are_untrusted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unusable_answer_when_cached, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_no_room_to_tune, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_passing_trouble_keeps_the_answer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_tune_replaces_what_does_not_load, set_up, tear_down),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -114,12 +114,12 @@ static bool collect(void *user, const gk_trial *trial)
 
 static void read_stored(fixture *f, stored *out, gk_status *choice)
 {
-    char problem[512];
-    char environment[512];
+    char problem[GKI_PROBLEM_TEXT];
+    char environment[GKI_ENVIRONMENT_TEXT];
     gki_choice found;
     memset(out, 0, sizeof(*out));
     gki_problem_text(&add_op, &f->problem, problem, sizeof(problem));
-    gki_environment_text(f->jit, &add_op, environment, sizeof(environment));
+    assert_gk_ok(gki_environment_text(f->jit, &add_op, environment, sizeof(environment)));
     const gki_key key = {add_op.name, problem, environment};
     (void)gki_cache_trials(f->cache, &key, collect, out);
     *choice = gki_cache_choice_get(f->cache, &key, &found);
@@ -174,6 +174,7 @@ static void test_fastest_is_found_and_stored(void **state)
     /* The answer is there now. */
     assert_gk_ok(tune(f));
     assert_true(f->report.from_cache);
+    assert_false(f->report.saved); /* there is no file */
     assert_int_equal(f->winner.config.values[0], 64);
     assert_int_equal(atomic_load(&f->counters.tunes), 1);
     gk_tune_options again = GK_TUNE_OPTIONS_INIT;
@@ -404,7 +405,7 @@ static void test_stored_answer_unusable(void **state)
     char problem[512];
     char environment[512];
     gki_problem_text(&add_op, &f->problem, problem, sizeof(problem));
-    gki_environment_text(f->jit, &add_op, environment, sizeof(environment));
+    assert_gk_ok(gki_environment_text(f->jit, &add_op, environment, sizeof(environment)));
     const gki_key key = {add_op.name, problem, environment};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         gki_choice choice = {"plain", "", 1e-6, 0, 1};
@@ -516,6 +517,42 @@ static void test_emulated(void **state)
     assert_in_range(f->report.tried, 2, 6);
 }
 
+/* Another process answers while this one measures, with values that fit either variant. */
+static bool publish_twin(void *user, const gk_tune_progress *progress)
+{
+    fixture *f = user;
+    char problem[GKI_PROBLEM_TEXT];
+    char environment[GKI_ENVIRONMENT_TEXT];
+    gki_choice choice = {"twin", "BLOCK=64 SPAN=1", 1e-6, 0, 1};
+    bool saved = false;
+    if (strcmp(progress->stage, "measure") == 0 && progress->done == 1) {
+        gki_problem_text(&add_op, &f->problem, problem, sizeof(problem));
+        assert_gk_ok(gki_environment_text(f->jit, &add_op, environment, sizeof(environment)));
+        const gki_key key = {add_op.name, problem, environment};
+        assert_gk_ok(gki_cache_publish(f->cache, &key, &choice, NULL, 0, true, &saved));
+    }
+    return true;
+}
+
+static void test_answer_of_another_is_adopted(void **state)
+{
+    fixture *f = *state;
+    static gk_variant twin;
+    static const gk_variant *const variants[] = {&add_plain, &twin};
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    twin = add_plain;
+    twin.name = "twin";
+    add_op.variants = variants;
+    add_op.n_variants = 2;
+    options.progress = publish_twin;
+    options.progress_user = f;
+    assert_gk_ok(tune_with(f, &options));
+    assert_true(f->report.from_cache);
+    assert_string_equal(f->report.variant, "twin");
+    assert_string_equal(f->report.config, "BLOCK=64 SPAN=1");
+    assert_ptr_equal(f->winner.variant, &twin);
+}
+
 static void test_device_memory_short(void **state)
 {
     fixture *f = *state;
@@ -554,6 +591,7 @@ int main(void)
         TEST(test_budget_of_timing),
         TEST(test_cancel),
         TEST(test_emulated),
+        TEST(test_answer_of_another_is_adopted),
         TEST(test_device_memory_short),
     };
     return GK_TEST_MAIN(tests);

@@ -84,6 +84,8 @@ static void *stream_of(uintptr_t number)
     return (void *)(number * 64);
 }
 
+static void *const stream_of_thread = (void *)2;
+
 static void test_one_area_a_stream(void **state)
 {
     fixture *f = *state;
@@ -110,6 +112,41 @@ static void test_one_area_a_stream(void **state)
     run_plan(f, stream_of(1));
     assert_ptr_equal(f->partials, first);
     assert_int_equal(atomic_load(&f->fake->live_allocations), 6);
+}
+
+typedef struct asking {
+    gk_context *ctx;
+    const gki_workspace *space;
+    gk_status status;
+} asking;
+
+static void *ask(void *user)
+{
+    asking *a = user;
+    const gk_launch launch = {.workspace = 1000, .zeroed = 8};
+    a->status = gki_workspace_find(a->ctx, &launch, stream_of_thread, &a->space);
+    return NULL;
+}
+
+/* CU_STREAM_PER_THREAD is another stream in each thread. */
+static void test_one_area_a_thread(void **state)
+{
+    fixture *f = *state;
+    asking here = {.ctx = f->ctx};
+    asking again = {.ctx = f->ctx};
+    asking there = {.ctx = f->ctx};
+    pthread_t thread;
+    (void)ask(&here);
+    (void)ask(&again);
+    assert_int_equal(pthread_create(&thread, NULL, ask, &there), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(here.status, GK_OK);
+    assert_int_equal(again.status, GK_OK);
+    assert_int_equal(there.status, GK_OK);
+    assert_ptr_equal(again.space, here.space);
+    assert_ptr_not_equal(there.space, here.space);
+    assert_ptr_not_equal(there.space->scratch, here.space->scratch);
+    assert_ptr_not_equal(there.space->zeroed, here.space->zeroed);
 }
 
 static void test_none_without_need(void **state)
@@ -170,6 +207,13 @@ static void test_growth_is_bounded(void **state)
     for (int64_t i = 0; i < space->zeroed_bytes; i++) {
         assert_int_equal(((const unsigned char *)space->zeroed)[i], 0);
     }
+    const int64_t before = atomic_load(&f->fake->live_allocations);
+    for (int64_t i = 1; i <= 100; i++) {
+        const gk_launch more = {.zeroed = 10 * TICKET_BYTES + 8 * i};
+        assert_gk_ok(gki_workspace_find(f->ctx, &more, NULL, &space));
+        assert_true(space->zeroed_bytes >= more.zeroed);
+    }
+    assert_int_equal(atomic_load(&f->fake->live_allocations), before + 2);
 }
 
 static void test_device_out_of_memory(void **state)
@@ -202,6 +246,7 @@ static void test_capture(void **state)
     f->fake->capturing = true;
     assert_gk_err(gk_plan_run(f->plan, &f->s->call, stream_of(1)), GK_ERR_NOT_PREPARED,
                   "65536 bytes");
+    assert_non_null(strstr(gk_error_last()->message, "run the plan once")); /* it is no guess */
     assert_true(square_is_untouched(f->s));
     assert_int_equal(atomic_load(&f->fake->alloc.calls), 0);
     f->fake->capturing = false;
@@ -262,6 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_one_area_a_stream, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_one_area_a_thread, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_none_without_need, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_growth, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_growth_is_bounded, set_up, tear_down),

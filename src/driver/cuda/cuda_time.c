@@ -109,7 +109,9 @@ static gk_status time_stream(const gki_cuda_device *device, const gki_kernel_lau
         result = api->cuEventRecord(device->timing_end, device->timing_stream);
     }
     if (result != GKI_CU_SUCCESS) {
-        return gki_cuda_fail(api, result, "timing kernels");
+        gk_status status = gki_cuda_fail(api, result, "timing kernels");
+        api->cuStreamSynchronize(device->timing_stream);
+        return status;
     }
     gk_status status = read_elapsed(device, seconds);
     *seconds /= (double)count * (double)repeats;

@@ -49,7 +49,7 @@ static gk_status no_compiler(const gki_emu_compiler *compiler, const char *why)
                    compiler->path, why);
 }
 
-/* What gki_proc_run() reported, as the compiler's failure. */
+/* What the process or its files reported, as the compiler's failure. */
 static gk_status cannot_run(const gki_emu_compiler *compiler, gk_status status)
 {
     gk_error error;
@@ -295,15 +295,18 @@ gk_status gki_emu_compile(const gki_emu_compiler *compiler, const char *source, 
     paths files;
     gk_status status = make_paths(&files);
     if (status != GK_OK) {
-        return status;
+        return cannot_run(compiler, status);
     }
     status = write_source(&files, source);
-    if (status == GK_OK) {
+    if (status != GK_OK) {
+        status = cannot_run(compiler, status);
+    } else {
         status = run_compiler(compiler, &files, out);
     }
     if (status == GK_OK) {
         char *code = NULL;
         status = gki_fs_read(files.object, MAX_CODE, &code, &out->size);
+        status = status == GK_OK ? GK_OK : cannot_run(compiler, status);
         out->code = (unsigned char *)code;
     }
     gki_fs_remove_dir(files.dir);

@@ -47,11 +47,30 @@ static void check(gk_emu_thread *self, const void *shared, const void *global, i
     }
 }
 
+/* Memory that the device did not give out has an unknown end. */
+static void check_source(gk_emu_thread *self, const void *global, int bytes, int valid,
+                         const char *file, int line)
+{
+    gki_emu_memory *memory = ((gki_emu_context *)self)->sm->launch->memory;
+    if (memory == NULL || valid == 0) {
+        return;
+    }
+    const gki_emu_range range = gki_emu_memory_find(memory, global);
+    if (range.end != 0 && range.end - (uintptr_t)global < (unsigned)valid) {
+        gki_emu_fail(self, file, line,
+                     "cp.async of %d bytes: reads %d bytes at %p, %llu bytes before the end of an "
+                     "allocation of %llu",
+                     bytes, valid, global, (unsigned long long)(range.end - (uintptr_t)global),
+                     (unsigned long long)(range.end - range.first));
+    }
+}
+
 void gki_emu_copy_async(gk_emu_thread *self, void *shared, const void *global, int bytes, int valid,
                         const char *file, int line)
 {
     gki_emu_context *thread = (gki_emu_context *)self;
     check(self, shared, global, bytes, valid, file, line);
+    check_source(self, global, bytes, valid, file, line);
     gki_emu_copy *copy = push(thread);
     if (copy == NULL) {
         gki_emu_record(thread->sm, GK_ERR_NOMEM, "no memory for a thread's %zu pending copies",

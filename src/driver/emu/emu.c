@@ -22,6 +22,7 @@ typedef struct device {
     gki_device base;
     gki_emu_compiler compiler;
     gki_emu_pool *pool;
+    gki_emu_memory memory;
     /* Launches in one stream, whatever threads they come from, run one after the other: streams
      * are spread over these. */
     pthread_mutex_t order[STREAM_LOCKS];
@@ -38,6 +39,7 @@ static void close_device(gki_device *base)
     }
     gki_emu_pool_destroy(self->pool);
     gki_emu_compiler_free(&self->compiler);
+    gki_emu_memory_free(&self->memory);
     gki_free(self);
 }
 
@@ -57,7 +59,13 @@ static gk_status open_device(const gki_driver *driver, int32_t ordinal, const gk
     for (int i = 0; i < STREAM_LOCKS; i++) {
         pthread_mutex_init(&self->order[i], NULL);
     }
-    const gk_status status = gki_emu_compiler_init(&self->compiler);
+    gk_status status = gki_emu_memory_init(&self->memory);
+    if (status == GK_OK) {
+        status = gki_emu_compiler_init(&self->compiler);
+        if (status != GK_OK) {
+            gki_emu_memory_free(&self->memory);
+        }
+    }
     if (status != GK_OK) {
         gki_free(self);
         return status;
@@ -109,14 +117,21 @@ static void info(gki_device *base, gk_device_info *out)
 
 static gk_status mem_alloc(gki_device *base, size_t bytes, void **out)
 {
-    (void)base;
     *out = gki_alloc_aligned(MEMORY_ALIGNMENT, bytes > 0 ? bytes : 1);
-    return *out != NULL ? GK_OK : gki_fail_nomem("cpu device", bytes);
+    if (*out == NULL) {
+        return gki_fail_nomem("cpu device", bytes);
+    }
+    const gk_status status = gki_emu_memory_add(&((device *)base)->memory, *out, bytes);
+    if (status != GK_OK) {
+        gki_free(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 static gk_status mem_free(gki_device *base, void *ptr)
 {
-    (void)base;
+    gki_emu_memory_remove(&((device *)base)->memory, ptr);
     gki_free(ptr);
     return GK_OK;
 }
@@ -240,14 +255,15 @@ static gk_status launch(gki_device *base, const gki_kernel_launch *what, void *s
     /* The kernel's own copy, aligned for any parameter struct. */
     _Alignas(64) unsigned char args[MAX_ARGS_BYTES];
     memcpy(args, what->args, what->args_size);
+    device *self = (device *)base;
     const gki_emu_launch run = {
         .kernel = module->kernel,
         .args = args,
         .grid = {(unsigned)what->grid, 1, 1},
         .block = {(unsigned)what->threads, 1, 1},
         .smem = (uint32_t)what->smem,
+        .memory = &self->memory,
     };
-    device *self = (device *)base;
     pthread_mutex_t *order = &self->order[((uintptr_t)stream >> 4) % STREAM_LOCKS];
     pthread_mutex_lock(order);
     const gk_status status = gki_emu_run(self->pool, &run);

@@ -7,6 +7,7 @@
 
 #include <gk/base.h>
 
+#include "driver/emu/memory.h"
 #include "emu/abi.h"
 
 enum {
@@ -21,6 +22,7 @@ typedef struct gki_emu_launch {
     gk_emu_dim3 grid;
     gk_emu_dim3 block;
     uint32_t smem;
+    gki_emu_memory *memory; /* that copies may not read past the ends of; NULL: not checked */
 } gki_emu_launch;
 
 /* Multiprocessors that are kept for the next launch; as many as launches run at once. */
