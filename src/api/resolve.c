@@ -235,6 +235,15 @@ gk_status gki_entry_tune(gk_context *ctx, const gk_op_desc *op, const gk_call *c
     return status;
 }
 
+/* The model's favourite; every call's answer from then on if the mode is the context's own. */
+static gk_status guess_for(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
+                           gk_mode mode, gki_entry **out, bool *owned)
+{
+    *owned = ctx->mode != mode;
+    gk_status status = gki_entry_guess(ctx, op, problem, NULL, out);
+    return status == GK_OK && !*owned ? gki_entry_publish(ctx, *out) : status;
+}
+
 static gk_status tune_or_guess(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
                                const gk_problem *problem, const gki_key *key, double budget_s,
                                gki_entry **out, bool *owned)
@@ -253,9 +262,7 @@ static gk_status tune_or_guess(gk_context *ctx, const gk_op_desc *op, const gk_c
     /* The caller's operands are there; only gk's copies of them do not fit. */
     gki_logf(&ctx->log, GK_LOG_WARNING, "gk: %s %s is not tuned, the model's guess runs: %s",
              op->name, key->problem, gk_error_last()->message);
-    status = gki_entry_guess(ctx, op, problem, NULL, out);
-    *owned = ctx->mode != GK_MODE_TUNE;
-    return status == GK_OK && !*owned ? gki_entry_publish(ctx, *out) : status;
+    return guess_for(ctx, op, problem, GK_MODE_TUNE, out, owned);
 }
 
 static gk_status decide(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
@@ -263,9 +270,7 @@ static gk_status decide(gk_context *ctx, const gk_op_desc *op, const gk_call *ca
                         bool *owned)
 {
     if (mode == GK_MODE_PINNED) {
-        *owned = ctx->mode != GK_MODE_PINNED;
-        gk_status status = gki_entry_guess(ctx, op, problem, NULL, out);
-        return status == GK_OK && !*owned ? gki_entry_publish(ctx, *out) : status;
+        return guess_for(ctx, op, problem, mode, out, owned);
     }
     char problem_text[GKI_PROBLEM_TEXT];
     char environment_text[GKI_ENVIRONMENT_TEXT];
@@ -297,9 +302,7 @@ static gk_status decide(gk_context *ctx, const gk_op_desc *op, const gk_call *ca
     gki_logf(&ctx->log, GK_LOG_INFO,
              "gk: %s %s is not tuned, the model's guess runs (gk-tune warm tunes it)", op->name,
              problem_text);
-    *owned = ctx->mode != mode;
-    status = gki_entry_guess(ctx, op, problem, NULL, out);
-    return status == GK_OK && !*owned ? gki_entry_publish(ctx, *out) : status;
+    return guess_for(ctx, op, problem, mode, out, owned);
 }
 
 /* The entry in the table that the mode may use. */

@@ -15,6 +15,11 @@ static inline int64_t gki_ceil_div(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
+static inline double gki_at_least(double value, double limit)
+{
+    return value > limit ? value : limit;
+}
+
 extern const gk_variant gki_matmul_simt;
 extern const gk_variant gki_matmul_mma;
 

@@ -53,11 +53,6 @@ typedef struct shape {
     int64_t odd_pieces; /* pairs of 2-byte aligned elements that a thread holds in registers */
 } shape;
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -140,8 +135,8 @@ static bool check_split(const gk_problem *problem, const gk_device_info *device,
                         const gk_config *config, gk_reason *reason)
 {
     const int32_t *v = config->values;
-    const int64_t k_tiles = ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]);
-    const int64_t rows = ceil_div(problem->dims[MATMUL_M], v[BLOCK_M]);
+    const int64_t k_tiles = gki_ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]);
+    const int64_t rows = gki_ceil_div(problem->dims[MATMUL_M], v[BLOCK_M]);
     gk_launch whole = {0};
     gk_launch parts = {0};
     gki_matmul_grid(problem, v[BLOCK_M], v[BLOCK_N], 1, &whole);
@@ -224,11 +219,6 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     out->smem = s.smem;
 }
 
-static double at_least(double value, double limit)
-{
-    return value > limit ? value : limit;
-}
-
 /* Multiply-adds per multiprocessor and clock of mma.sync. */
 static double rate(const gk_problem *problem, const gk_device_info *device)
 {
@@ -292,12 +282,12 @@ static double tile_clocks(const gk_problem *problem, const gk_device_info *devic
         (double)s->warps / v[SLICE_K] * (v[WARP_M] + v[WARP_N]) * k * (double)s->element;
     const double shared = (fragments + (double)s->stage_bytes) / SHARED_BYTES;
     const double from_l2 = copied_bytes(problem, v, s) / L2_BYTES;
-    const double busy = at_least(at_least(multiply, shared), from_l2) + 0.2 * from_l2 +
+    const double busy = gki_at_least(gki_at_least(multiply, shared), from_l2) + 0.2 * from_l2 +
                         ODD_PIECE * (double)(s->odd_pieces * s->warps);
     const double warps = resident * (double)s->warps / 4; /* a scheduler */
     const double covered = v[STAGES] == 2 ? 1.04 : 1;     /* two stages leave no slack */
-    return at_least(covered * busy * (1 + FEW_WARPS / warps) + BARRIER / resident,
-                    COPY_LATENCY / ((v[STAGES] - 1) * resident));
+    return gki_at_least(covered * busy * (1 + FEW_WARPS / warps) + BARRIER / resident,
+                        COPY_LATENCY / ((v[STAGES] - 1) * resident));
 }
 
 static double split_clocks(const gk_config *config, const shape *s, double share)
@@ -309,7 +299,7 @@ static double split_clocks(const gk_config *config, const shape *s, double share
     }
     /* Every block writes its sums; the last of a tile reads everybody's, 128 bytes a thread at a
      * time. */
-    const double reading = at_least((double)s->warps * 32 * 128 / 800, 16);
+    const double reading = gki_at_least((double)s->warps * 32 * 128 / 800, 16);
     return SPLIT_START + share * bytes / 40 + SPLIT_READ * v[SPLIT_K] * bytes / reading;
 }
 
@@ -325,12 +315,12 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double k = (double)problem->dims[MATMUL_K];
     const double c_bytes = (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
     const double area = (double)v[BLOCK_M] * v[BLOCK_N];
-    const double sms = at_least(device->sm_count, 1);
+    const double sms = gki_at_least(device->sm_count, 1);
     const double fit = (double)residents(device, &s);
-    const double share = (double)ceil_div(grid.grid, (int64_t)sms); /* blocks of an SM */
+    const double share = (double)gki_ceil_div(grid.grid, (int64_t)sms); /* blocks of an SM */
     const double resident = share < fit ? share : fit;
     const double k_tiles =
-        (double)ceil_div(ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]), v[SPLIT_K]);
+        (double)gki_ceil_div(gki_ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]), v[SPLIT_K]);
 
     double clocks = share * k_tiles * tile_clocks(problem, device, config, &s, resident);
     clocks += share / resident * (BLOCK_START + STORE_ELEMENT * area / (double)s.warps);
@@ -339,17 +329,17 @@ static double model(const gk_problem *problem, const gk_device_info *device,
 
     /* Memory answers as fast as it can, or as all copies under way ask. */
     const double bandwidth =
-        0.85 * at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+        0.85 * gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
     const double blocks = share < fit ? (double)grid.grid : fit * sms;
     const double asked =
-        at_least((double)s.stage_bytes * (v[STAGES] - 1) * blocks, 1) / MEMORY_LATENCY;
+        gki_at_least((double)s.stage_bytes * (v[STAGES] - 1) * blocks, 1) / MEMORY_LATENCY;
     const double traffic = (m * k + k * n) * (double)s.element + m * n * c_bytes;
     const double memory = traffic / (asked < bandwidth ? asked : bandwidth);
 
-    const double clock = at_least(device->clock_khz, 1e6) * 1e3;
+    const double clock = gki_at_least(device->clock_khz, 1e6) * 1e3;
     const double order = v[GROUP_M] > 1 || share <= fit ? 1 : 1.01; /* grouped tiles reread less */
     const double computing = clocks / clock;
-    const double longer = at_least(computing, memory);
+    const double longer = gki_at_least(computing, memory);
     /* The two overlap, but not perfectly. */
     return (longer + 0.1 * (computing + memory - longer)) * order + KERNEL_START;
 }

@@ -199,11 +199,6 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     out->smem = stages > exchange ? stages : exchange;
 }
 
-static double at_least(double value, double limit)
-{
-    return value > limit ? value : limit;
-}
-
 /* Multiply-adds per multiprocessor and clock (CUDA C++ Programming Guide, arithmetic instructions).
  */
 static double rate(const gk_problem *problem, const gk_device_info *device)
@@ -226,7 +221,7 @@ static double copies(const gk_problem *problem, int64_t bytes, bool rows_adjoin,
 {
     const double size = (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_A]);
     const bool by_vector = rows_adjoin || (k_adjoins && size < 4);
-    return rows * depth / (by_vector ? at_least((double)bytes / size, 1) : 1);
+    return rows * depth / (by_vector ? gki_at_least((double)bytes / size, 1) : 1);
 }
 
 /* Clocks of one multiprocessor for one block, if other blocks share it evenly. */
@@ -241,9 +236,9 @@ static double block_clocks(const gk_problem *problem, const gk_device_info *devi
      * The weights are fitted to f32 on an H100. */
     const double multiply = tile * 32 / rate(problem, device);
     const double load = (v[THREAD_M] + v[THREAD_N]) * words;
-    const double step = at_least(1.1 * multiply + 0.12 * load, load);
+    const double step = gki_at_least(1.1 * multiply + 0.12 * load, load);
     /* Few warps leave latencies open. */
-    const double per_scheduler = at_least(resident * warps / 4, 0.25);
+    const double per_scheduler = gki_at_least(resident * warps / 4, 0.25);
     const double latency = 1 + 0.2 / (per_scheduler * per_scheduler);
     const double copy =
         (copies(problem, a_copy_bytes(problem), a_rows_adjoin(problem),
@@ -252,14 +247,15 @@ static double block_clocks(const gk_problem *problem, const gk_device_info *devi
                 problem->layout[MATMUL_B] == GK_LAYOUT_COL, v[BLOCK_N], v[BLOCK_K])) /
         32;
     const int32_t steps = v[BLOCK_K] / v[SLICE_K];
-    const double per_tile = steps * warps * step * latency + copy * 2 + 60 / at_least(resident, 1);
+    const double per_tile =
+        steps * warps * step * latency + copy * 2 + 60 / gki_at_least(resident, 1);
     const int64_t k_tiles = gki_ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]);
     const double area = (double)v[BLOCK_M] * v[BLOCK_N];
     const double bytes = area * words * 4;
     double epilogue = area / 32 + (v[SLICE_K] > 1 ? bytes * v[SLICE_K] / 64 : 0);
     if (v[SPLIT_K] > 1) {
         /* Each block writes its sums; the last of a tile reads all of them. */
-        epilogue += 1000 / at_least(resident, 1) + bytes / 32 + bytes / 32;
+        epilogue += 1000 / gki_at_least(resident, 1) + bytes / 32 + bytes / 32;
     }
     return (double)gki_ceil_div(k_tiles, v[SPLIT_K]) * per_tile + epilogue;
 }
@@ -270,14 +266,14 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const int32_t *v = config->values;
     gk_launch shape = {0};
     launch(problem, device, config, &shape);
-    const double clock = at_least(device->clock_khz, 1e6) * 1e3;
-    const double sms = at_least(device->sm_count, 1);
+    const double clock = gki_at_least(device->clock_khz, 1e6) * 1e3;
+    const double sms = gki_at_least(device->sm_count, 1);
     const double registers = (double)registers_of(problem, config) * shape.threads;
-    double fit = at_least(device->regs_per_sm, 65536) / registers;
+    double fit = gki_at_least(device->regs_per_sm, 65536) / registers;
     const double by_smem =
-        at_least((double)device->smem_per_sm, 65536) / (double)(shape.smem + 1024);
+        gki_at_least((double)device->smem_per_sm, 65536) / (double)(shape.smem + 1024);
     fit = fit < by_smem ? fit : by_smem;
-    const double by_threads = at_least(device->max_threads_per_sm, 1024) / shape.threads;
+    const double by_threads = gki_at_least(device->max_threads_per_sm, 1024) / shape.threads;
     fit = fit < by_threads ? fit : by_threads;
     fit = fit < 1 ? 1 : (double)(int64_t)fit;
     const double share =
@@ -288,22 +284,22 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     /* Operands come from the L2 cache at about 32 bytes a clock and multiprocessor. */
     const double size = (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_A]);
     const double k = (double)problem->dims[MATMUL_K];
-    clocks = at_least(clocks, share * (v[BLOCK_M] + v[BLOCK_N]) * (k / v[SPLIT_K]) * size / 32);
+    clocks = gki_at_least(clocks, share * (v[BLOCK_M] + v[BLOCK_N]) * (k / v[SPLIT_K]) * size / 32);
     if (v[SPLIT_K] > 1) {
         /* The last block of a tile reads everybody's sums, some splits at a time. */
         const double tile = (double)v[BLOCK_M] * v[BLOCK_N];
-        const double own = at_least(tile / shape.threads / 4, 1);
-        clocks += v[SPLIT_K] *
-                  (700 / at_least(16 / own, 1) + tile * (double)gki_matmul_acc_bytes(problem) / 64);
+        const double own = gki_at_least(tile / shape.threads / 4, 1);
+        clocks += v[SPLIT_K] * (700 / gki_at_least(16 / own, 1) +
+                                tile * (double)gki_matmul_acc_bytes(problem) / 64);
     }
     const double bandwidth =
-        at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+        gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
     const double m = (double)problem->dims[MATMUL_M];
     const double n = (double)problem->dims[MATMUL_N];
     const double bytes =
         (m * k + k * n) * size + m * n * (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
     const double order = v[GROUP_M] > 1 ? 1 : 1.01; /* grouped tiles reread less */
-    return at_least(clocks / clock, bytes / bandwidth) * order + 3e-6;
+    return gki_at_least(clocks / clock, bytes / bandwidth) * order + 3e-6;
 }
 
 const gk_variant gki_matmul_simt = {
