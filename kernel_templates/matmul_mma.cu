@@ -5,8 +5,8 @@
 // through a ring of STAGES shared-memory buffers filled by cp.async; fragments are read one step of
 // K ahead of the arithmetic. f32 operands are rounded to tf32.
 //
-// The K tiles of a block are walked last one first: only that one can be ragged, so only the
-// prologue masks K and the main loop does not.
+// Only the last K tile of a block can be ragged. The prologue fetches it, before its turn, so that
+// the main loop masks no K.
 #include "gk/matmul_args.h"
 
 #include "gk/epilogue.cuh"
@@ -79,7 +79,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     static_assert(ROW_STEP >= ROWS ? ROW_STEP % ROWS == 0 : ROWS % ROW_STEP == 0, "row step");
     static_assert(!THROUGH_REGISTERS || ROW_STEP % 2 == 0, "a thread's rows share one alignment");
     static constexpr int PER_SLAB = ROW_STEP >= ROWS ? 1 : ROWS / ROW_STEP;
-    static constexpr int GROUP = PER_SLAB % 8 == 0 ? 8 : PER_SLAB;
+    static constexpr int GROUP = smaller(PER_SLAB, 8);
     static constexpr int SLAB_COUNT = COUNT / PER_SLAB;
     static constexpr int SLAB_STEP = ROW_STEP >= ROWS ? ROW_STEP / ROWS : 1;
     static_assert(SLABS % SLAB_STEP == 0, "no thread copies to a slab that is not there");
@@ -95,6 +95,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     int row;                     // this thread's first row
     int first_byte;              // its first piece's place along the contiguous axis of the tile
     int inside;                  // rows (K contiguous) or bytes left from there to the edge
+    bool words;                  // odd addresses: 4-byte loads can read all of its pieces
     int store[PATTERNS];
     int fragment[K_CONTIGUOUS ? 1 : UNITS];
     gk_u32 low[THROUGH_REGISTERS ? COUNT : 1];
@@ -128,13 +129,16 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
         for (int i = 0; i < PATTERNS; ++i) {
             store[i] = offset(row + i * ROW_STEP, first_byte);
         }
-        source = (const unsigned char *)base + ((K_CONTIGUOUS ? origin : k) + row) * stride +
-                 (K_CONTIGUOUS ? k : origin) * ELEMENT + first_byte;
+        const gk_i64 start = ((K_CONTIGUOUS ? origin : k) + row) * stride +
+                             (K_CONTIGUOUS ? k : origin) * ELEMENT + first_byte;
+        source = (const unsigned char *)base + start;
         if constexpr (K_CONTIGUOUS) {
             inside = clamp_to_int(extent - origin - row, -1, 1 << 20);
         } else {
             inside = clamp_to_int((extent - origin) * ELEMENT - first_byte, -1, 1 << 20);
         }
+        // Tiles lie an even number of elements apart, and so do a thread's rows.
+        words = (((gk_u64)base + start) & 2) == 0 && (K_CONTIGUOUS || (inside & 2) == 0);
     }
 
     GK_DEVICE void move(gk_i64 k)
@@ -142,18 +146,17 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
         source += K_CONTIGUOUS ? k * ELEMENT : k * stride;
     }
 
-    // Bytes of piece (slab, at) that exist, if K ends k_left elements into the tile.
-    GK_DEVICE int valid(int slab, int at, int k_left) const
+    // Bytes of the row from piece (slab, at) on that exist, if K ends k_left elements into the
+    // tile; none if not positive.
+    GK_DEVICE int left(int slab, int at, int k_left) const
     {
-        int bytes;
         if constexpr (K_CONTIGUOUS) {
-            bytes = k_left * ELEMENT - first_byte - slab * SLAB_STEP * PITCH;
-            bytes = at * ROW_STEP < inside ? bytes : 0;
+            const int bytes = k_left * ELEMENT - first_byte - slab * SLAB_STEP * PITCH;
+            return at * ROW_STEP < inside ? bytes : 0;
         } else {
-            bytes = inside - slab * SLAB_STEP * PITCH;
-            bytes = row + at * ROW_STEP < k_left ? bytes : 0;
+            const int bytes = inside - slab * SLAB_STEP * PITCH;
+            return row + at * ROW_STEP < k_left ? bytes : 0;
         }
-        return bytes < 0 ? 0 : bytes > PIECE ? PIECE : bytes;
     }
 
     // Is piece (slab, at) to be copied where all K exists? A piece that the edge along M or N cuts
@@ -170,90 +173,80 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
                (at - at % PATTERNS) * ROW_STEP * PITCH;
     }
 
-    // Starts the copy of one piece. Outside the matrix and beyond K are zeros.
-    template <bool RAGGED>
-    GK_DEVICE void copy(unsigned char *to, const unsigned char *from, int slab, int at,
-                        int k_left) const
+    // Starts the copies of a tile all of whose K exists. Outside the matrix are zeros.
+    GK_DEVICE void copy(unsigned char *stage) const
     {
-        if constexpr (RAGGED) {
-            const int bytes = valid(slab, at, k_left);
-            if (bytes == 0 || bytes == PIECE) { // between them: fill_edge()
-                cp_async<PIECE>(to, from, bytes);
-            }
-        } else {
-            cp_async<PIECE>(to, from, exists(slab, at) ? PIECE : 0);
-        }
-    }
-
-    template <bool RAGGED> GK_DEVICE void copy_all(unsigned char *stage, int k_left) const
-    {
-        if constexpr (COUNT > 16) {
-            // narrow pieces: enough work for a loop, and unrolled they need many registers
-            GK_NO_UNROLL
-            for (int slab = 0; slab < SLAB_COUNT; ++slab) {
+        // narrow pieces: enough work for a loop, and unrolled they need many registers
+        constexpr bool LOOP = COUNT > 16;
+        constexpr int INNER = LOOP ? GROUP : PER_SLAB;
+        constexpr int OUTER = LOOP ? 1 : SLAB_COUNT;
+        GK_NO_UNROLL
+        for (int first = 0; first < SLAB_COUNT; first += OUTER) {
+            GK_UNROLL
+            for (int slab = first; slab < first + OUTER; ++slab) {
                 const unsigned char *from = source + slab * SLAB_STEP * PITCH;
                 unsigned char *to = stage + slab * SLAB_STEP * SLAB_BYTES;
                 GK_NO_UNROLL
-                for (int at = 0; at < PER_SLAB; at += GROUP) {
+                for (int at = 0; at < PER_SLAB; at += INNER) {
                     GK_UNROLL
-                    for (int i = 0; i < GROUP; ++i) {
-                        copy<RAGGED>(to + store_offset(0, i), from, slab, at + i, k_left);
+                    for (int i = 0; i < INNER; ++i) {
+                        cp_async<PIECE, CACHE_L1 != 0>(to + store_offset(0, i), from,
+                                                       exists(slab, at + i) ? PIECE : 0);
                         from += ROW_STEP * stride;
                     }
-                    to += GROUP * ROW_STEP * PITCH;
-                }
-            }
-        } else {
-            GK_UNROLL
-            for (int slab = 0; slab < SLAB_COUNT; ++slab) {
-                const unsigned char *from = source + slab * SLAB_STEP * PITCH;
-                GK_UNROLL
-                for (int at = 0; at < PER_SLAB; ++at) {
-                    copy<RAGGED>(stage + store_offset(slab, at), from, slab, at, k_left);
-                    from += ROW_STEP * stride;
+                    to += INNER * ROW_STEP * PITCH;
                 }
             }
         }
     }
 
-    // Copies the next tile, in which K may end, into a stage that nobody reads.
-    GK_DEVICE void fill(unsigned char *stage, int k_left) const
+    // The same for the tile in which K ends. A piece that the edge of the matrix cuts is copied
+    // element by element: nothing behind the edge is read.
+    GK_DEVICE void copy_masked(unsigned char *stage, int k_left) const
+    {
+        GK_NO_UNROLL
+        for (int slab = 0; slab < SLAB_COUNT; ++slab) {
+            const unsigned char *from = source + slab * SLAB_STEP * PITCH;
+            GK_NO_UNROLL
+            for (int at = 0; at < PER_SLAB; ++at) {
+                unsigned char *to =
+                    stage + slab * SLAB_STEP * SLAB_BYTES + offset(row + at * ROW_STEP, first_byte);
+                const int bytes = left(slab, at, k_left);
+                if (bytes <= 0 || bytes >= PIECE) {
+                    cp_async<PIECE, CACHE_L1 != 0>(to, from, bytes > 0 ? PIECE : 0);
+                } else {
+                    GK_NO_UNROLL
+                    for (int i = 0; i < PIECE; i += ELEMENT) {
+                        if constexpr (ELEMENT == 2) {
+                            *(gk_u16 *)(to + i) = i < bytes ? *(const gk_u16 *)(from + i) : 0;
+                        } else {
+                            *(gk_u32 *)(to + i) = i < bytes ? *(const gk_u32 *)(from + i) : 0;
+                        }
+                    }
+                }
+                from += ROW_STEP * stride;
+            }
+        }
+    }
+
+    // Is a piece cut by the edge along M or N, so that the last tile of K must be masked?
+    static GK_DEVICE bool cut(gk_i64 extent)
+    {
+        return !K_CONTIGUOUS && extent * ELEMENT % PIECE != 0;
+    }
+
+    // Copies a tile of the prologue. K may end in a masked one.
+    GK_DEVICE void fill(unsigned char *stage, bool masked, int k_left) const
     {
         if (TOTAL < THREADS && thread_index() >= TOTAL) {
             return;
         }
         if constexpr (THROUGH_REGISTERS) {
             fill_pairs(stage, k_left);
+        } else if (masked) {
+            copy_masked(stage, k_left);
         } else {
-            copy_all<true>(stage, k_left);
-            const int left = K_CONTIGUOUS ? k_left * ELEMENT - first_byte : inside;
-            const int bytes = left % (SLAB_STEP * PITCH);
-            if (left > 0 && left < SLAB_COUNT * SLAB_STEP * PITCH && bytes > 0 && bytes < PIECE) {
-                fill_edge(stage, left / (SLAB_STEP * PITCH), bytes, k_left);
-            }
-        }
-    }
-
-    // Pieces that the edge of the matrix cuts are copied element by element: nothing behind the
-    // edge is read.
-    GK_DEVICE void fill_edge(unsigned char *stage, int slab, int bytes, int k_left) const
-    {
-        const unsigned char *from = source + slab * SLAB_STEP * PITCH;
-        GK_NO_UNROLL
-        for (int at = 0; at < PER_SLAB; ++at) {
-            const int at_row = row + at * ROW_STEP;
-            unsigned char *to = stage + offset(at_row, first_byte) + slab * SLAB_STEP * SLAB_BYTES;
-            if (K_CONTIGUOUS ? at * ROW_STEP < inside : at_row < k_left) {
-                GK_NO_UNROLL
-                for (int i = 0; i < PIECE; i += ELEMENT) {
-                    if constexpr (ELEMENT == 2) {
-                        *(gk_u16 *)(to + i) = i < bytes ? *(const gk_u16 *)(from + i) : 0;
-                    } else {
-                        *(gk_u32 *)(to + i) = i < bytes ? *(const gk_u32 *)(from + i) : 0;
-                    }
-                }
-            }
-            from += ROW_STEP * stride;
+            copy(stage);
         }
     }
 
@@ -268,7 +261,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
                 gk_u32 second[GROUP];
                 GK_UNROLL
                 for (int i = 0; i < GROUP; ++i) {
-                    const int bytes = valid(slab, at + i, k_left);
+                    const int bytes = left(slab, at + i, k_left);
                     first[i] = bytes >= 2 ? *(const gk_u16 *)from : 0;
                     second[i] = bytes >= 4 ? ((const gk_u16 *)from)[1] : 0;
                     from += ROW_STEP * stride;
@@ -288,8 +281,8 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     {
         if (TOTAL >= THREADS || thread_index() < TOTAL) {
             if constexpr (!THROUGH_REGISTERS) {
-                copy_all<false>(stage, BLOCK_K);
-            } else if (((gk_u64)source & 2) == 0) {
+                copy(stage);
+            } else if (words) {
                 fetch_pairs<true>();
             } else {
                 fetch_pairs<false>();
@@ -307,16 +300,20 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
             for (int at = 0; at < PER_SLAB; ++at) {
                 const int i = slab * PER_SLAB + at;
                 const bool one = exists(slab, at);
-                const bool both = one && (K_CONTIGUOUS || slab * SLAB_STEP * PITCH + 4 <= inside);
+                const bool both = K_CONTIGUOUS ? one : slab * SLAB_STEP * PITCH + 2 < inside;
                 low[i] = 0;
                 high[i] = 0;
-                if (ALIGNED && both) {
-                    low[i] = *(const gk_u32 *)from;
-                } else if (one) {
-                    low[i] = *(const gk_u16 *)from;
-                }
-                if (!ALIGNED && both) {
-                    high[i] = ((const gk_u16 *)from)[1];
+                if constexpr (ALIGNED) {
+                    if (one) {
+                        low[i] = *(const gk_u32 *)from;
+                    }
+                } else {
+                    if (one) {
+                        low[i] = *(const gk_u16 *)from;
+                    }
+                    if (both) {
+                        high[i] = ((const gk_u16 *)from)[1];
+                    }
                 }
                 from += ROW_STEP * stride;
             }
@@ -545,48 +542,6 @@ struct region {
     int cols;
 };
 
-// Finishes and stores LANES neighbours of one row. `from` holds the same sums in memory, `to` is
-// the place of the first in C.
-GK_DEVICE void store_sums(const gk_matmul_args &args, const region &block, int row, int col,
-                          const float (&sum)[LANES], const float *from, C_TYPE *to)
-{
-    const gk_i64 c_row = block.row + row;
-    const gk_i64 c_col = block.col + col;
-    if (row < block.rows && col + LANES <= block.cols) {
-        C_TYPE value[LANES];
-        GK_UNROLL
-        for (int i = 0; i < LANES; ++i) {
-            value[i] = store_as<C_TYPE>(matmul_epilogue(args, sum[i], c_row, c_col + i));
-        }
-        store_lanes(to, value);
-    } else if (LANES > 1 && row < block.rows) {
-        GK_NO_UNROLL
-        for (int i = 0; i < block.cols - col; ++i) {
-            to[i] = store_as<C_TYPE>(matmul_epilogue(args, from[i], c_row, c_col + i));
-        }
-    }
-}
-
-GK_DEVICE C_TYPE *place_in_c(const gk_matmul_args &args, const region &block, int row, int col)
-{
-    const gk_i64 c_col = block.col + col;
-    return (C_TYPE *)args.c + (block.row + row) * args.c_row_stride +
-           (C_LAYOUT == 0 ? c_col : c_col * args.c_col_stride);
-}
-
-// The row and first column of piece number `index` of an area of ROWS x COLS, neighbours in the
-// order of C's memory.
-template <int ROWS, int COLS> GK_DEVICE void locate(int index, int &row, int &col)
-{
-    if constexpr (C_LAYOUT == 1) {
-        row = index % ROWS;
-        col = index / ROWS;
-    } else {
-        row = index / (COLS / LANES);
-        col = index % (COLS / LANES) * LANES;
-    }
-}
-
 // Makes what the warps of all slices wrote to their corners visible to each other.
 GK_DEVICE void sync_slices()
 {
@@ -597,116 +552,178 @@ GK_DEVICE void sync_slices()
     }
 }
 
-// Adds up what the slices have at the same place of their corners. Where the edge of C cuts the
-// vector, the total also goes to the first corner: store_sums() looks for it there.
-GK_DEVICE void load_slices(unsigned char *from, bool cut, float (&sum)[LANES])
+// Adds up what the slices have at the same place of their corners.
+GK_DEVICE void load_slices(const unsigned char *from, int slices, float (&sum)[LANES])
 {
     load_floats((const float *)from, sum);
     GK_UNROLL
     for (int slice = 1; slice < SLICE_K; ++slice) {
-        float more[LANES];
-        load_floats((const float *)(from + slice * SLICE_WARPS * CORNER_BYTES), more);
-        GK_UNROLL
-        for (int i = 0; i < LANES; ++i) {
-            sum[i] += more[i];
-        }
-    }
-    if (SLICE_K > 1 && cut) {
-        GK_UNROLL
-        for (int i = 0; i < LANES; ++i) {
-            ((float *)from)[i] = sum[i];
+        if (slice < slices) {
+            float more[LANES];
+            load_floats((const float *)(from + slice * SLICE_WARPS * CORNER_BYTES), more);
+            GK_UNROLL
+            for (int i = 0; i < LANES; ++i) {
+                sum[i] += more[i];
+            }
         }
     }
 }
 
-// Hands all sums of the block on: to C, or, if K is split, to the tile's partial sums. The warps of
-// a tile's slices take turns.
-GK_DEVICE void drain(const gk_matmul_args &args, const float (&sum)[MMA_M][MMA_N][4],
-                     const region &block, unsigned char *shared, float *partial)
+constexpr int TEAM = 32 * SLICE_K; // threads that share a warp tile
+constexpr int ROUNDS = WARP_M / ROUND_ROWS;
+
+// A warp's part in handing the sums on. The warps of a tile's slices take turns.
+struct outlet {
+    int row; // of the warp tile in the block
+    int col;
+    int member;            // this thread's number in the team
+    unsigned char *own;    // the warp's corner
+    unsigned char *corner; // the corner of the tile's first slice
+    float *partial;        // the warp tile's partial sums of the first split, row after row
+    gk_i64 distance;       // from split to split
+};
+
+// Registers to the corner: ROUND_ROWS rows from `first` on.
+GK_DEVICE void put_sums(const outlet &out, const float (&sum)[MMA_M][MMA_N][4], int first)
 {
-    constexpr int TEAM = 32 * SLICE_K; // threads that share a warp tile
+    constexpr int TILES = ROUND_ROWS / 16;
     const int lane = thread_index() % 32;
-    const int warp = thread_index() / 32;
-    const int place = warp % SLICE_WARPS;
-    const int member = warp / SLICE_WARPS * 32 + lane;
-    const int warp_row = place / WARPS_N * WARP_M;
-    const int warp_col = place % WARPS_N * WARP_N;
-    unsigned char *own = shared + warp * CORNER_BYTES;
-    unsigned char *corner = shared + place * CORNER_BYTES;
+    unsigned char *place = out.own + lane / 4 * CORNER_PITCH + lane % 4 * 8;
     GK_UNROLL
-    for (int first = 0; first < WARP_M; first += ROUND_ROWS) {
-        GK_UNROLL
-        for (int m = 0; m < ROUND_ROWS / 16; ++m) {
+    for (int m = 0; m < MMA_M; ++m) {
+        if (ROUNDS == 1 || m / TILES * ROUND_ROWS == first) {
             GK_UNROLL
             for (int n = 0; n < MMA_N; ++n) {
-                const float(&from)[4] = sum[first / 16 + m][n];
-                unsigned char *to =
-                    own + (m * 16 + lane / 4) * CORNER_PITCH + (n * 8 + lane % 4 * 2) * 4;
+                const float(&from)[4] = sum[m][n];
+                unsigned char *to = place + (m % TILES * 16 * CORNER_PITCH + n * 32);
                 *(float2 *)to = float2{from[0], from[1]};
                 *(float2 *)(to + 8 * CORNER_PITCH) = float2{from[2], from[3]};
             }
+            __syncwarp(); // halves the compiler's work: its passes over stores end here
         }
-        sync_slices();
-        if (args.split_k > 1) {
+    }
+}
+
+// Corners to one split's partial sums.
+GK_DEVICE void put_partial(const outlet &out, float *to)
+{
+    to += out.member * 4;
+    GK_NO_UNROLL
+    for (int i = out.member * 4; i < ROUND_ROWS * WARP_N; i += TEAM * 4) {
+        const unsigned char *from = out.corner + i / WARP_N * CORNER_PITCH + i % WARP_N * 4;
+        float4 total = *(const float4 *)from;
+        GK_UNROLL
+        for (int slice = 1; slice < SLICE_K; ++slice) {
+            const float4 more = *(const float4 *)(from + slice * SLICE_WARPS * CORNER_BYTES);
+            total = float4{total.x + more.x, total.y + more.y, total.z + more.z, total.w + more.w};
+        }
+        *(float4 *)to = total;
+        to += TEAM * 4;
+    }
+}
+
+// The partial sums of all splits to the first slice's corner, added up in the order of the splits
+// whoever came last.
+GK_DEVICE void add_partials(const outlet &out, const float *partial, int splits)
+{
+    constexpr int WIDE = 8;  // neighbours summed by one thread
+    constexpr int BATCH = 4; // splits whose loads are under way together
+    GK_NO_UNROLL
+    for (int i = out.member * WIDE; i < ROUND_ROWS * WARP_N; i += TEAM * WIDE) {
+        const float *from = partial + i;
+        float4 sum[2];
+        sum[0] = float4{0.0f, 0.0f, 0.0f, 0.0f};
+        sum[1] = sum[0];
+        GK_NO_UNROLL
+        for (int split = 0; split < splits; split += BATCH) {
+            float4 part[BATCH][2];
+            GK_UNROLL
+            for (int s = 0; s < BATCH; ++s) {
+                part[s][0] = float4{0.0f, 0.0f, 0.0f, 0.0f};
+                part[s][1] = part[s][0];
+                if (split + s < splits) {
+                    part[s][0] = *(const float4 *)from;
+                    part[s][1] = *(const float4 *)(from + 4);
+                }
+                from += out.distance;
+            }
+            GK_UNROLL
+            for (int s = 0; s < BATCH; ++s) {
+                GK_UNROLL
+                for (int j = 0; j < 2; ++j) {
+                    sum[j] = float4{sum[j].x + part[s][j].x, sum[j].y + part[s][j].y,
+                                    sum[j].z + part[s][j].z, sum[j].w + part[s][j].w};
+                }
+            }
+        }
+        unsigned char *to = out.corner + i / WARP_N * CORNER_PITCH + i % WARP_N * 4;
+        *(float4 *)to = sum[0];
+        *(float4 *)(to + 16) = sum[1];
+    }
+}
+
+// Corners to C: the rows from `first` on, each the sum over so many slices.
+GK_DEVICE void store_round(const gk_matmul_args &args, const outlet &out, const region &block,
+                           int first, int slices)
+{
+    // Neighbours in the order of C's memory are dealt to the team: vectors along a row, or rows.
+    constexpr bool DOWN = C_LAYOUT == 1;
+    constexpr int ALONG = DOWN ? ROUND_ROWS : WARP_N / LANES;
+    constexpr int LINES = DOWN ? WARP_N : ROUND_ROWS;
+    constexpr int WIDTH = smaller(ALONG, TEAM);
+    constexpr int STEP = TEAM / WIDTH; // lines that the team covers together
+    constexpr int FROM_LINE = DOWN ? 4 : CORNER_PITCH;
+    const gk_i64 row = block.row + out.row + first;
+    const gk_i64 col = block.col + out.col;
+    const int rows = smaller(block.rows - out.row - first, ROUND_ROWS);
+    const int cols = smaller(block.cols - out.col, WARP_N);
+    const gk_i64 col_stride = C_LAYOUT == 0 ? 1 : args.c_col_stride;
+    const gk_i64 line_stride = DOWN ? col_stride : args.c_row_stride;
+    C_TYPE *c = (C_TYPE *)args.c + row * args.c_row_stride + col * col_stride;
+    GK_UNROLL
+    for (int part = 0; part < ALONG; part += WIDTH) {
+        const int along = part + out.member % WIDTH;
+        int line = out.member / WIDTH;
+        const unsigned char *from =
+            out.corner + along * (DOWN ? CORNER_PITCH : LANES * 4) + line * FROM_LINE;
+        C_TYPE *to =
+            c + along * (DOWN ? args.c_row_stride : LANES * col_stride) + line * line_stride;
+        const bool whole = DOWN ? along < rows : along * LANES + LANES <= cols;
+        const int lines = whole ? DOWN ? cols : rows : 0;
+        GK_NO_UNROLL
+        for (; line < lines; line += STEP) {
+            const gk_i64 c_row = row + (DOWN ? along : line);
+            const gk_i64 c_col = col + (DOWN ? line : along * LANES);
+            float sum[LANES];
+            C_TYPE value[LANES];
+            load_slices(from, slices, sum);
+            GK_UNROLL
+            for (int i = 0; i < LANES; ++i) {
+                value[i] = store_as<C_TYPE>(matmul_epilogue(args, sum[i], c_row, c_col + i));
+            }
+            store_lanes(to, value);
+            from += STEP * FROM_LINE;
+            to += STEP * line_stride;
+        }
+    }
+    if constexpr (LANES > 1) {
+        // What the edge leaves of a vector.
+        const int at = cols / LANES * LANES + out.member % LANES;
+        if (at < cols) {
             GK_NO_UNROLL
-            for (int i = member; i < ROUND_ROWS * WARP_N / 4; i += TEAM) {
-                const int row = i / (WARP_N / 4);
-                const int col = i % (WARP_N / 4) * 4;
-                const unsigned char *from = corner + row * CORNER_PITCH + col * 4;
-                float4 total = *(const float4 *)from;
+            for (int line = out.member / LANES; line < rows; line += TEAM / LANES) {
+                const unsigned char *from = out.corner + line * CORNER_PITCH + at * 4;
+                float sum = *(const float *)from;
                 GK_UNROLL
                 for (int slice = 1; slice < SLICE_K; ++slice) {
-                    const float4 more =
-                        *(const float4 *)(from + slice * SLICE_WARPS * CORNER_BYTES);
-                    total = float4{total.x + more.x, total.y + more.y, total.z + more.z,
-                                   total.w + more.w};
-                }
-                *(float4 *)(partial + (warp_row + first + row) * BLOCK_N + warp_col + col) = total;
-            }
-        } else {
-            // A turn moves all members on by the same step, in rows or in columns.
-            constexpr int ALONG = C_LAYOUT == 1 ? ROUND_ROWS : WARP_N / LANES;
-            constexpr bool REGULAR = TEAM % ALONG == 0;
-            constexpr int TOTAL = ROUND_ROWS * WARP_N / LANES;
-            constexpr int TURNS = (TOTAL + TEAM - 1) / TEAM;
-            constexpr int AT_ONCE =
-                HAS_BIAS || HAS_RESIDUAL || HAS_BETA ? 1 : smaller(TURNS & -TURNS, 4);
-            int row;
-            int col;
-            locate<ROUND_ROWS, WARP_N>(member, row, col);
-            C_TYPE *to = place_in_c(args, block, warp_row + first + row, warp_col + col);
-            const gk_i64 step =
-                TEAM / ALONG * (C_LAYOUT == 1 ? args.c_col_stride : args.c_row_stride);
-            GK_NO_UNROLL
-            for (int turn = 0; turn < TURNS; turn += AT_ONCE) {
-                float value[AT_ONCE][LANES];
-                GK_UNROLL
-                for (int i = 0; i < AT_ONCE; ++i) {
-                    int r;
-                    int c;
-                    locate<ROUND_ROWS, WARP_N>((turn + i) * TEAM + member, r, c);
-                    if (TOTAL % TEAM == 0 || (turn + i) * TEAM + member < TOTAL) {
-                        load_slices(corner + r * CORNER_PITCH + c * 4,
-                                    warp_col + c + LANES > block.cols, value[i]);
+                    if (slice < slices) {
+                        sum += *(const float *)(from + slice * SLICE_WARPS * CORNER_BYTES);
                     }
                 }
-                GK_UNROLL
-                for (int i = 0; i < AT_ONCE; ++i) {
-                    int r;
-                    int c;
-                    locate<ROUND_ROWS, WARP_N>((turn + i) * TEAM + member, r, c);
-                    if constexpr (!REGULAR) {
-                        to = place_in_c(args, block, warp_row + first + r, warp_col + c);
-                    }
-                    if (TOTAL % TEAM == 0 || (turn + i) * TEAM + member < TOTAL) {
-                        store_sums(args, block, warp_row + first + r, warp_col + c, value[i],
-                                   (const float *)(corner + r * CORNER_PITCH) + c, to);
-                    }
-                    to += step;
-                }
+                c[line * args.c_row_stride + at] =
+                    store_as<C_TYPE>(matmul_epilogue(args, sum, row + line, col + at));
             }
         }
-        sync_slices();
     }
 }
 
@@ -727,65 +744,52 @@ GK_DEVICE bool arrive_last(const gk_matmul_args &args, unsigned char *shared, gk
     if (thread_index() == 0) {
         args.tickets[tile] = 0;
     }
+    __syncthreads(); // `before` lies in a corner
     return true;
 }
 
-// Adds up a tile's partial sums, in the order of the splits whoever came last, and stores them.
-GK_DEVICE void add_partials(const gk_matmul_args &args, const region &block, const float *first,
-                            gk_i64 distance, unsigned char *shared)
+// Hands all sums of the block on: to C, or, if K is split, to the tile's partial sums, which the
+// last block of the tile then hands on to C.
+GK_DEVICE void finish(const gk_matmul_args &args, const float (&sum)[MMA_M][MMA_N][4],
+                      const region &block, unsigned char *shared, gk_u32 tile, gk_u32 split,
+                      gk_i64 distance)
 {
-    constexpr int WIDE = 8;  // neighbours summed by one thread
-    constexpr int BATCH = 4; // splits whose loads are under way together
+    const int warp = thread_index() / 32;
+    const int place = warp % SLICE_WARPS;
+    outlet out;
+    out.row = place / WARPS_N * WARP_M;
+    out.col = place % WARPS_N * WARP_N;
+    out.member = warp / SLICE_WARPS * 32 + thread_index() % 32;
+    out.own = shared + warp * CORNER_BYTES;
+    out.corner = shared + place * CORNER_BYTES;
+    out.partial = args.partials + (gk_i64)tile * AREA + place * (WARP_M * WARP_N);
+    out.distance = distance;
+    bool again = false; // the second time, for the sums of all splits
+    int first = 0;
+    if constexpr (ROUNDS == 1) {
+        put_sums(out, sum, 0); // here, so that the sums end before the loop
+    }
     GK_NO_UNROLL
-    for (int i = thread_index(); i < AREA / WIDE; i += THREADS) {
-        const int row = i / (BLOCK_N / WIDE);
-        const int col = i % (BLOCK_N / WIDE) * WIDE;
-        const float *from = first + row * BLOCK_N + col;
-        float sum[WIDE];
-        GK_UNROLL
-        for (int j = 0; j < WIDE; ++j) {
-            sum[j] = 0.0f;
+    while (true) {
+        if (again) {
+            add_partials(out, out.partial + first * WARP_N, (int)args.split_k);
+        } else if constexpr (ROUNDS > 1) {
+            put_sums(out, sum, first);
         }
-        GK_NO_UNROLL
-        for (int split = 0; split < (int)args.split_k; split += BATCH) {
-            float4 part[BATCH][2];
-            GK_UNROLL
-            for (int s = 0; s < BATCH; ++s) {
-                part[s][0] = float4{0.0f, 0.0f, 0.0f, 0.0f};
-                part[s][1] = part[s][0];
-                if (split + s < (int)args.split_k) {
-                    part[s][0] = *(const float4 *)from;
-                    part[s][1] = *(const float4 *)(from + 4);
-                }
-                from += distance;
-            }
-            GK_UNROLL
-            for (int s = 0; s < BATCH; ++s) {
-                GK_UNROLL
-                for (int j = 0; j < 2; ++j) {
-                    sum[j * 4] += part[s][j].x;
-                    sum[j * 4 + 1] += part[s][j].y;
-                    sum[j * 4 + 2] += part[s][j].z;
-                    sum[j * 4 + 3] += part[s][j].w;
-                }
-            }
+        sync_slices();
+        if (args.split_k > 1 && !again) {
+            put_partial(out, out.partial + split * distance + first * WARP_N);
+        } else {
+            store_round(args, out, block, first, again ? 1 : SLICE_K);
         }
-        float *own = (float *)(shared + 16) + thread_index() * WIDE; // behind arrive_last()'s
-        if (LANES > 1 && col + WIDE > block.cols) {
-            GK_UNROLL
-            for (int j = 0; j < WIDE; ++j) {
-                own[j] = sum[j];
+        sync_slices();
+        first += ROUND_ROWS;
+        if (first == WARP_M) {
+            if (args.split_k == 1 || again || !arrive_last(args, shared, tile)) {
+                return;
             }
-        }
-        GK_UNROLL
-        for (int j = 0; j < WIDE; j += LANES) {
-            float value[LANES];
-            GK_UNROLL
-            for (int e = 0; e < LANES; ++e) {
-                value[e] = sum[j + e];
-            }
-            store_sums(args, block, row, col + j, value, own + j,
-                       place_in_c(args, block, row, col + j));
+            again = true;
+            first = 0;
         }
     }
 }
@@ -820,17 +824,17 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
     gk_u32 tile = blockIdx.x;
     if (splits > 1) {
         split = tile / tiles;
-        tile = tile % tiles;
+        tile -= split * tiles;
     }
-    gk_u32 tile_row = tile / tiles_n;
-    gk_u32 tile_col = tile % tiles_n;
-    if (args.group_m > 1) {
-        const gk_u32 group_rows = (gk_u32)args.group_m;
-        const gk_u32 first = tile_row / group_rows * group_rows;
-        const gk_u32 rows = tiles_m - first < group_rows ? tiles_m - first : group_rows;
-        const gk_u32 in_group = tile - first * tiles_n;
-        tile_row = first + in_group % rows;
+    const gk_u32 group_rows = (gk_u32)args.group_m;
+    const gk_u32 group = tile / (tiles_n * group_rows);
+    gk_u32 tile_row = group * group_rows;
+    gk_u32 tile_col = tile - tile_row * tiles_n;
+    if (group_rows > 1) {
+        const gk_u32 rows = tiles_m - tile_row < group_rows ? tiles_m - tile_row : group_rows;
+        const gk_u32 in_group = tile_col;
         tile_col = in_group / rows;
+        tile_row += in_group - tile_col * rows;
     }
     const gk_u32 k_tiles = (gk_u32)((args.k + BLOCK_K - 1) / BLOCK_K);
     gk_u32 k_first = 0;
@@ -860,24 +864,29 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
     if (count > 0) {
         a_operand a;
         b_operand b;
-        // The ragged tile first, then the others from the front.
-        const gk_i64 k_last = ((gk_i64)k_first + count - 1) * BLOCK_K;
-        int k_left = clamp_to_int(args.k - k_last, 0, BLOCK_K);
+        const gk_i64 k_begin = (gk_i64)k_first * BLOCK_K;
+        const gk_i64 k_last = k_begin + (gk_i64)(count - 1) * BLOCK_K;
         a.begin(args.a, A_K_CONTIGUOUS ? args.a_row_stride : args.a_col_stride,
-                (gk_i64)tile_row * BLOCK_M, args.m, k_last);
+                (gk_i64)tile_row * BLOCK_M, args.m, k_begin);
         b.begin(args.b, B_K_CONTIGUOUS ? args.b_col_stride : args.b_row_stride,
-                (gk_i64)tile_col * BLOCK_N, args.n, k_last);
-        gk_i64 step = (gk_i64)(1 - count) * BLOCK_K;
+                (gk_i64)tile_col * BLOCK_N, args.n, k_begin);
+        // The last tile is fetched last in the prologue, if it must be masked.
+        const bool masked =
+            args.k - k_last < BLOCK_K || a_operand::cut(args.m) || b_operand::cut(args.n);
+        const int masked_stage = masked ? smaller(count, STAGES - 1) - 1 : STAGES;
         GK_NO_UNROLL
         for (int stage = 0; stage < STAGES - 1; ++stage) {
             if (stage < count) {
+                const bool last = stage == masked_stage;
+                const gk_i64 ahead = last ? (gk_i64)(count - 1 - stage) * BLOCK_K : 0;
+                const int k_left = last ? clamp_to_int(args.k - k_last, 0, BLOCK_K) : BLOCK_K;
                 unsigned char *to = shared + stage * STAGE_BYTES;
-                a.fill(to, k_left);
-                b.fill(to + a_operand::BYTES, k_left);
-                a.move(step);
-                b.move(step);
-                step = BLOCK_K;
-                k_left = BLOCK_K;
+                a.move(ahead);
+                b.move(ahead);
+                a.fill(to, last, k_left);
+                b.fill(to + a_operand::BYTES, last, k_left);
+                a.move(last ? -ahead : BLOCK_K);
+                b.move(last ? -ahead : BLOCK_K);
             }
             cp_async_commit();
         }
@@ -920,16 +929,10 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
         cp_async_wait<0>();
         __syncthreads();
     }
-
     region block;
     block.row = (gk_i64)tile_row * BLOCK_M;
     block.col = (gk_i64)tile_col * BLOCK_N;
     block.rows = clamp_to_int(args.m - block.row, 0, BLOCK_M);
     block.cols = clamp_to_int(args.n - block.col, 0, BLOCK_N);
-    float *partials = args.partials + (gk_i64)tile * AREA;
-    const gk_i64 distance = (gk_i64)tiles * AREA;
-    drain(args, sum, block, shared, partials + split * distance);
-    if (args.split_k > 1 && arrive_last(args, shared, tile)) {
-        add_partials(args, block, partials, distance, shared);
-    }
+    finish(args, sum, block, shared, tile, split, (gk_i64)tiles * AREA);
 }

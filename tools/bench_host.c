@@ -1,6 +1,7 @@
 #define _XOPEN_SOURCE 700
 #include "bench_host.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 #include "cli.h"
 
-enum { PAIRS = 20000, WARM_UP = 2000, BATCH = 32 };
+enum { PAIRS = 100000, WARM_UP = 2000, BATCH = 32 };
 
 /* What a pair consists of. */
 enum { BARE, WRAPPED, N_KINDS };
@@ -19,16 +20,25 @@ typedef struct host_problem {
     gk_tensor a, b, c;
 } host_problem;
 
-typedef struct host_bench {
-    gk_context *ctx;
-    host_problem *problems;
-    unsigned n_problems;
-    /* the bare launch: problem 0's kernel with its arguments */
+/* What the library launches for a problem, ready. */
+typedef struct bare_launch {
     void *function;
     int64_t grid;
-    int32_t threads_per_block;
     int64_t smem;
-    unsigned char args[GK_MAX_KERNEL_ARGS];
+    int32_t threads;
+    int32_t cluster;
+    int32_t cooperative;
+    size_t args_size;
+    _Alignas(64) unsigned char args[GK_MAX_KERNEL_ARGS];
+} bare_launch;
+
+typedef struct host_bench {
+    gk_context *ctx;
+    const char *variant; /* NULL = the fastest */
+    host_problem *problems;
+    bare_launch *bare; /* of each problem */
+    unsigned n_problems;
+    char kernel[128]; /* of the first problem */
     pthread_barrier_t barrier;
 } host_bench;
 
@@ -47,13 +57,79 @@ static double now_ns(void)
     return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
 }
 
-static bool launch(host_bench *bench, int kind, const host_problem *p, void *stream)
+/* cuda.h's CUlaunchConfig and CUlaunchAttribute. */
+typedef struct launch_attribute {
+    unsigned id;
+    char pad[4];
+    union {
+        char pad[64];
+        unsigned cluster[3];
+        int cooperative;
+    } value;
+} launch_attribute;
+
+typedef struct launch_config {
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned smem;
+    void *stream;
+    launch_attribute *attributes;
+    unsigned n_attributes;
+} launch_config;
+
+enum { ATTRIBUTE_COOPERATIVE = 2, ATTRIBUTE_CLUSTER = 4 };
+
+static int (*launch_ex)(const launch_config *, void *, void **, void **);
+
+static bool find_launch_ex(void)
 {
-    if (kind == BARE) {
-        return bench_cuda_launch(bench->function, bench->grid, (unsigned)bench->threads_per_block,
-                                 (unsigned)bench->smem, bench->args, stream);
+    const char *wanted = getenv("GK_CUDA_DRIVER");
+    void *library = dlopen(wanted != NULL && wanted[0] != '\0' ? wanted : "libcuda.so.1", RTLD_NOW);
+    *(void **)&launch_ex = library != NULL ? dlsym(library, "cuLaunchKernelEx") : NULL;
+    if (launch_ex == NULL) {
+        cli_error(EXIT_SOME_FAILED, "host cost: the driver has no cuLaunchKernelEx");
     }
-    return gk_matmul_relu(bench->ctx, &p->a, &p->b, &p->c, stream) == GK_OK;
+    return launch_ex != NULL;
+}
+
+static bool launch_with_attributes(bare_launch *bare, void *stream)
+{
+    launch_attribute attributes[2];
+    void *params[1] = {bare->args};
+    unsigned n = 0;
+    memset(attributes, 0, sizeof(attributes));
+    if (bare->cluster > 1) {
+        attributes[n].id = ATTRIBUTE_CLUSTER;
+        attributes[n].value.cluster[0] = (unsigned)bare->cluster;
+        attributes[n].value.cluster[1] = 1;
+        attributes[n].value.cluster[2] = 1;
+        n++;
+    }
+    if (bare->cooperative != 0) {
+        attributes[n].id = ATTRIBUTE_COOPERATIVE;
+        attributes[n].value.cooperative = 1;
+        n++;
+    }
+    const launch_config config = {.grid = {(unsigned)bare->grid, 1, 1},
+                                  .block = {(unsigned)bare->threads, 1, 1},
+                                  .smem = (unsigned)bare->smem,
+                                  .stream = stream,
+                                  .attributes = attributes,
+                                  .n_attributes = n};
+    return launch_ex(&config, bare->function, params, NULL) == 0;
+}
+
+static bool launch(const host_bench *bench, int kind, const host_problem *p, bare_launch *bare,
+                   void *stream)
+{
+    if (kind != BARE) {
+        return gk_matmul_relu(bench->ctx, &p->a, &p->b, &p->c, stream) == GK_OK;
+    }
+    if (bare->cluster > 1 || bare->cooperative != 0) {
+        return launch_with_attributes(bare, stream);
+    }
+    return bench_cuda_launch(bare->function, bare->grid, (unsigned)bare->threads,
+                             (unsigned)bare->smem, bare->args, stream);
 }
 
 /* Both kinds in one loop, in random order: they see the same clocks and the same queue. */
@@ -69,12 +145,16 @@ static void *work(void *arg)
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        /* As on a caller's stack: reading the tensors from far away is no part of the call. */
+        /* As on a caller's stack: reading tensors and arguments from far away is no part of either
+         * kind. */
         const host_problem problem = bench->problems[(state >> 1) % bench->n_problems];
+        const bare_launch *ready = &bench->bare[(state >> 1) % bench->n_problems];
+        bare_launch bare;
+        memcpy(&bare, ready, offsetof(bare_launch, args) + ready->args_size);
         for (unsigned half = 0; half < N_KINDS && !self->failed; half++) {
             const unsigned kind = half ^ (unsigned)(state & 1);
             const double before = now_ns();
-            self->failed = !launch(bench, (int)kind, &problem, stream);
+            self->failed = !launch(bench, (int)kind, &problem, &bare, stream);
             if (i >= WARM_UP) {
                 self->samples[kind][i - WARM_UP] = now_ns() - before;
             }
@@ -190,7 +270,7 @@ static bool store_answers(host_bench *bench)
     const unsigned from = bench->n_problems / 2;
     const host_problem *p = &bench->problems[from];
     const gk_tune_options options = {
-        .struct_size = sizeof(options), .effort = GK_EFFORT_QUICK, .variant = "mma"};
+        .struct_size = sizeof(options), .effort = GK_EFFORT_QUICK, .variant = bench->variant};
     char folder[] = "/tmp/gk-bench-XXXXXX";
     char exported[64];
     char repeated[64];
@@ -242,66 +322,62 @@ static bool prepare(host_bench *bench)
     return gk_synchronize(bench->ctx, NULL) == GK_OK;
 }
 
-/* The values behind the names in a plan's configuration text. */
-static gk_config read_config(const gk_variant *variant, const char *text)
+/* The kernel that the library runs for the problem, with its arguments. */
+static bool prepare_bare(host_bench *bench, const host_problem *p, bare_launch *bare)
 {
-    gk_config config = {{0}};
-    for (uint32_t i = 0; i < variant->n_params; i++) {
-        const size_t length = strlen(variant->params[i].name);
-        for (const char *at = text; at != NULL; at = strchr(at, ' ')) {
-            at += *at == ' ';
-            if (strncmp(at, variant->params[i].name, length) == 0 && at[length] == '=') {
-                config.values[i] = (int32_t)strtol(at + length + 1, NULL, 10);
-                break;
-            }
-        }
-    }
-    return config;
-}
-
-static bool prepare_bare(host_bench *bench)
-{
-    const gk_preset *preset;
-    const gk_op_desc *op = gk_op_find("matmul_relu", &preset);
-    const host_problem *p = &bench->problems[0];
     gk_call call;
     gk_plan *plan = NULL;
     gk_plan_description info = {.struct_size = sizeof(info)};
-    gk_problem problem;
-    memset(&problem, 0, sizeof(problem));
-    if (gk_matmul_call(&call, &p->a, &p->b, &p->c, NULL) != GK_OK ||
-        gk_plan_create(&plan, bench->ctx, "matmul_relu", &call, NULL) != GK_OK ||
-        gk_plan_info(plan, &info) != GK_OK) {
+    size_t size = sizeof(bare->args);
+    const bool good = gk_matmul_call(&call, &p->a, &p->b, &p->c, NULL) == GK_OK &&
+                      gk_plan_create(&plan, bench->ctx, "matmul_relu", &call, NULL) == GK_OK &&
+                      gk_plan_info(plan, &info) == GK_OK &&
+                      gk_plan_args(plan, &call, NULL, bare->args, &size) == GK_OK;
+    gk_plan_destroy(&plan);
+    if (!good) {
         cli_gk_error(EXIT_SOME_FAILED, "host cost");
         return false;
     }
-    gk_preset_apply(preset, &call);
-    bool good = op->infer(&call, &problem) == GK_OK && info.workspace == 0;
-    for (uint32_t i = 0; good && i < op->n_variants; i++) {
-        if (strcmp(op->variants[i]->name, info.variant) == 0) {
-            const gk_config config = read_config(op->variants[i], info.config);
-            op->pack(&call, &problem, op->variants[i], &config, NULL, NULL, bench->args);
-        }
+    if (info.workspace != 0) {
+        cli_error(EXIT_SOME_FAILED,
+                  "host cost: a kernel with scratch memory, %s %s, cannot be "
+                  "launched bare in several streams",
+                  info.variant, info.config);
+        return false;
     }
-    bench->function = info.function;
-    bench->grid = info.grid;
-    bench->threads_per_block = info.threads;
-    bench->smem = info.smem;
-    gk_plan_destroy(&plan);
-    if (!good) {
-        cli_error(EXIT_SOME_FAILED, "host cost: the kernel cannot be launched bare");
+    if (bare == bench->bare) {
+        snprintf(bench->kernel, sizeof(bench->kernel), "%s", info.kernel);
+    }
+    bare->function = info.function;
+    bare->grid = info.grid;
+    bare->smem = info.smem;
+    bare->threads = info.threads;
+    bare->cluster = info.cluster;
+    bare->cooperative = info.cooperative;
+    bare->args_size = size;
+    return true;
+}
+
+static bool prepare_all_bare(host_bench *bench)
+{
+    bool good = find_launch_ex();
+    for (unsigned i = 0; good && i < bench->n_problems; i++) {
+        good = prepare_bare(bench, &bench->problems[i], &bench->bare[i]);
     }
     return good;
 }
 
-bool bench_host_cost(gk_context *ctx, unsigned shapes, unsigned threads, bool json)
+bool bench_host_cost(gk_context *ctx, const char *variant, unsigned shapes, unsigned threads,
+                     bool json)
 {
-    host_bench bench = {.ctx = ctx, .n_problems = shapes};
+    host_bench bench = {.ctx = ctx, .variant = variant, .n_problems = shapes};
     bench.problems = calloc(shapes, sizeof(*bench.problems));
+    bench.bare = aligned_alloc(64, shapes * sizeof(*bench.bare));
     host_cost costs[N_KINDS];
-    const bool good = bench.problems != NULL && prepare(&bench) && prepare_bare(&bench) &&
-                      run(&bench, threads, costs);
+    const bool good = bench.problems != NULL && bench.bare != NULL && prepare(&bench) &&
+                      prepare_all_bare(&bench) && run(&bench, threads, costs);
     free(bench.problems);
+    free(bench.bare);
     if (!good) {
         return false;
     }
@@ -311,6 +387,7 @@ bool bench_host_cost(gk_context *ctx, unsigned shapes, unsigned threads, bool js
         cli_json *row = cli_json_begin();
         cli_json_number(row, "shapes", shapes);
         cli_json_number(row, "threads", threads);
+        cli_json_text(row, "kernel", bench.kernel);
         cli_json_number(row, "bare_p50_ns", bare->p50);
         cli_json_number(row, "bare_p99_ns", bare->p99);
         cli_json_number(row, "gk_p50_ns", wrapped->p50);
@@ -318,9 +395,9 @@ bool bench_host_cost(gk_context *ctx, unsigned shapes, unsigned threads, bool js
         cli_json_end(row, stdout);
     } else {
         printf("host cost, %u shapes, %u threads: cuLaunchKernel p50 %.0f ns p99 %.0f ns, "
-               "gk_matmul_relu p50 %.0f ns p99 %.0f ns, difference p50 %+.0f ns\n",
+               "gk_matmul_relu p50 %.0f ns p99 %.0f ns, difference p50 %+.0f ns (%s)\n",
                shapes, threads, bare->p50, bare->p99, wrapped->p50, wrapped->p99,
-               wrapped->p50 - bare->p50);
+               wrapped->p50 - bare->p50, bench.kernel);
     }
     return true;
 }

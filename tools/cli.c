@@ -16,6 +16,25 @@ void cli_start(const char *tool)
     signal(SIGPIPE, SIG_IGN);
 }
 
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+void cli_catch_interrupts(void)
+{
+    signal(SIGINT, on_interrupt);
+    signal(SIGTERM, on_interrupt);
+}
+
+bool cli_interrupted(void)
+{
+    return interrupted != 0;
+}
+
 int cli_finish(int code)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {

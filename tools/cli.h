@@ -40,6 +40,9 @@ int cli_gk_error(int code, const char *format, ...) __attribute__((format(printf
 /* Names the tool for messages and ignores SIGPIPE, so that a reader that closes early is seen as a
  * failed write and not as a death. */
 void cli_start(const char *tool);
+/* From now on SIGINT and SIGTERM set a mark and do nothing else. */
+void cli_catch_interrupts(void);
+bool cli_interrupted(void);
 /* Flushes stdout; EXIT_SOME_FAILED if anything written to it was lost. */
 int cli_finish(int code);
 

@@ -3,362 +3,122 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "bench_cublaslt.h"
+#include "bench.h"
 #include "bench_host.h"
-#include "cli.h"
 
 static const char help[] =
-    "usage: gk-bench OP SHAPE... [options]\n"
+    "usage: gk-bench OP SHAPE... [options]              a table of times\n"
+    "       gk-bench OP --random N [options]            the same for random shapes\n"
+    "       gk-bench OP SHAPE... --regret [options]     how good and repeatable tunings are\n"
     "       gk-bench --host-cost [--count N] [--threads N] [options]\n"
-    "Times the tuned kernel on N(0,1) data: rotating copies of the operands that exceed the L2\n"
-    "cache, a graph's replay below 50 us, medians of interleaved rounds. Problems that are not\n"
-    "tuned yet are tuned first.\n"
+    "Times the tuned kernels on N(0,1) data: rotating copies of the operands that exceed the L2\n"
+    "cache, a graph's replay below 50 us, medians of interleaved rounds. Results are checked on\n"
+    "poisoned outputs in double precision. Problems that are not tuned yet are tuned first.\n"
     "\n"
     "  --dtype D, --layout L, --shapes FILE, --device D, --cache FILE, --json, --verbose: as\n"
     "                      for gk-tune (default dtype f32, layout nn)\n"
-    "  --against cublaslt  time cuBLASLt's fastest of 32 heuristics in turn, ReLU fused\n"
+    "  --against cublaslt  time cuBLASLt's fastest of 32 heuristics in turn, ReLU fused; ratio is\n"
+    "                      its time over gk's\n"
+    "  --guess             time what runs untuned as well, and give its time over the winner's\n"
     "  --rounds N          timings a median is taken of (default 21)\n"
-    "  --budget S          seconds for tuning an untuned problem (default 20)\n"
+    "  --budget S          seconds for tuning an untuned problem (default 20); --tune-budget is\n"
+    "                      the same\n"
     "  --variant V, --config C   force one variant, one configuration\n"
+    "  --no-check          do not look at the results\n"
+    "  --random N          N shapes with every size log-uniform from 1 to --max (default 8192),\n"
+    "                      the same for the same --seed (default 1)\n"
+    "  --regret            tune --tunings times (default 10) from nothing, time all candidates at\n"
+    "                      length, and compare\n"
     "  --host-cost         what a warm call costs the host above the bare launch, over --count\n"
     "                      shapes (default 1) in --threads threads (default 1)\n"
-    "  --help, --version\n";
+    "  --help, --version\n"
+    "\n"
+    "copy: for what memory bounds, the share of a device copy's rate, measured at the start.\n"
+    "GK_CUDA_DRIVER and GK_CUBLASLT name the libraries to load. Exit status: 0 all rows are there\n"
+    "and right, 1 something failed, 2 the command line is wrong. Ctrl-C prints what is finished.\n";
 
-typedef struct bench_options {
-    cli_options common;
-    bool against;
-    bool host_cost;
-    double rounds;
-    double budget;
-    double count;
-    double threads;
-    const char *variant;
-    const char *config;
-} bench_options;
+enum {
+    OPT_HELP = 256,
+    OPT_VERSION,
+    OPT_AGAINST,
+    OPT_GUESS,
+    OPT_HOST,
+    OPT_MAX,
+    OPT_NO_CHECK,
+    OPT_RANDOM,
+    OPT_REGRET,
+    OPT_SEED,
+    OPT_TUNINGS,
+};
 
-/* Copies of a problem's operands; the outputs are not filled. */
-typedef struct bench_set {
-    gk_tensor tensors[GK_MAX_ARGS];
-    void *memory[GK_MAX_ARGS];
-} bench_set;
+static const struct option long_options[] = {{"dtype", required_argument, NULL, 'd'},
+                                             {"layout", required_argument, NULL, 'l'},
+                                             {"shapes", required_argument, NULL, 's'},
+                                             {"device", required_argument, NULL, 'D'},
+                                             {"cache", required_argument, NULL, 'c'},
+                                             {"rounds", required_argument, NULL, 'r'},
+                                             {"budget", required_argument, NULL, 'b'},
+                                             {"tune-budget", required_argument, NULL, 'b'},
+                                             {"count", required_argument, NULL, 'n'},
+                                             {"threads", required_argument, NULL, 't'},
+                                             {"variant", required_argument, NULL, 'V'},
+                                             {"config", required_argument, NULL, 'C'},
+                                             {"against", required_argument, NULL, OPT_AGAINST},
+                                             {"guess", no_argument, NULL, OPT_GUESS},
+                                             {"no-check", no_argument, NULL, OPT_NO_CHECK},
+                                             {"random", required_argument, NULL, OPT_RANDOM},
+                                             {"seed", required_argument, NULL, OPT_SEED},
+                                             {"max", required_argument, NULL, OPT_MAX},
+                                             {"regret", no_argument, NULL, OPT_REGRET},
+                                             {"tunings", required_argument, NULL, OPT_TUNINGS},
+                                             {"host-cost", no_argument, NULL, OPT_HOST},
+                                             {"json", no_argument, NULL, 'J'},
+                                             {"verbose", no_argument, NULL, 'v'},
+                                             {"help", no_argument, NULL, OPT_HELP},
+                                             {"version", no_argument, NULL, OPT_VERSION},
+                                             {NULL, 0, NULL, 0}};
 
-typedef struct bench_run {
-    gk_context *ctx;
-    const gk_op_desc *op;
-    bench_set *sets;
-    gk_call *calls;
-    unsigned n_sets;
-} bench_run;
-
-/* xorshift and the sum of four uniform values: close to N(0,1) and fast enough for gigabytes. */
-static void fill_normal(void *data, int32_t dtype, int64_t count, uint64_t *state)
+/* The options that hold a word or a mark. */
+static bool set_word(bench_options *options, int option, const char *value)
 {
-    for (int64_t i = 0; i < count; i++) {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        const uint64_t s = *state;
-        const float value = ((float)(s & 0xffff) + (float)(s >> 16 & 0xffff) +
-                             (float)(s >> 32 & 0xffff) + (float)(s >> 48) - 131070.0f) *
-                            (1.7320508f / 65536.0f);
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof(bits));
-        switch ((gk_dtype)dtype) {
-        case GK_F64:
-            ((double *)data)[i] = (double)value;
-            break;
-        case GK_F32:
-            ((float *)data)[i] = value;
-            break;
-        case GK_BF16:
-            ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
-            break;
-        case GK_F16: {
-            /* Values lie within 2^-15 and 4: rebias, cut. */
-            const uint32_t magnitude = (bits & 0x7fffffff) >> 13;
-            const uint32_t half = magnitude > (112u << 10) ? magnitude - (112u << 10) : 0;
-            ((uint16_t *)data)[i] = (uint16_t)((bits >> 16 & 0x8000) | half);
-            break;
+    const struct {
+        int option;
+        const char **word;
+        bool *mark;
+    } all[] = {{'d', &options->common.dtype, NULL},
+               {'l', &options->common.layout, NULL},
+               {'s', &options->common.shapes_file, NULL},
+               {'D', &options->common.device, NULL},
+               {'c', &options->common.cache, NULL},
+               {'V', &options->variant, NULL},
+               {'C', &options->config, NULL},
+               {'J', NULL, &options->common.json},
+               {'v', NULL, &options->common.verbose},
+               {OPT_GUESS, NULL, &options->guess},
+               {OPT_HOST, NULL, &options->host_cost},
+               {OPT_NO_CHECK, NULL, &options->no_check},
+               {OPT_REGRET, NULL, &options->regret}};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (all[i].option == option && all[i].word != NULL) {
+            *all[i].word = value;
+            return true;
         }
-        case GK_I32:
-            ((int32_t *)data)[i] = (int32_t)(s % 7) - 3;
-            break;
-        /* e4m3 and e5m2 of magnitude up to about 4, never NaN. */
-        case GK_E4M3:
-            ((uint8_t *)data)[i] = (uint8_t)((s & 0x80) | (0x28 + s % 0x20));
-            break;
-        case GK_E5M2:
-            ((uint8_t *)data)[i] = (uint8_t)((s & 0x80) | (0x34 + s % 0x10));
-            break;
-        default:
-            ((int8_t *)data)[i] = (int8_t)((int)(s % 7) - 3);
-            break;
+        if (all[i].option == option) {
+            *all[i].mark = true;
+            return true;
         }
     }
+    return false;
 }
-
-static bool fill_set(bench_run *run, const gk_tensor *shapes, unsigned index)
-{
-    bench_set *set = &run->sets[index];
-    for (uint32_t i = 0; i < run->op->n_args; i++) {
-        set->tensors[i] = shapes[i];
-        if (shapes[i].dtype == GK_DTYPE_NONE) {
-            continue;
-        }
-        const int64_t extent = gk_tensor_extent(&shapes[i]);
-        if (gk_mem_alloc(run->ctx, (size_t)extent, &set->memory[i]) != GK_OK) {
-            return false;
-        }
-        set->tensors[i].data = set->memory[i];
-        run->calls[index].args[i] = &set->tensors[i];
-        if (run->op->args[i].is_output) {
-            continue;
-        }
-        void *host = malloc((size_t)extent);
-        if (host == NULL) {
-            return false;
-        }
-        uint64_t state = 0x9e3779b97f4a7c15u * (index * 8 + i + 1);
-        fill_normal(host, shapes[i].dtype,
-                    extent / (int64_t)gk_dtype_size((gk_dtype)shapes[i].dtype), &state);
-        const gk_status status =
-            gk_mem_upload(run->ctx, set->memory[i], host, (size_t)extent, NULL);
-        free(host);
-        if (status != GK_OK) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void free_run(bench_run *run)
-{
-    for (unsigned s = 0; run->sets != NULL && s < run->n_sets; s++) {
-        for (int i = 0; i < GK_MAX_ARGS; i++) {
-            gk_mem_free(run->ctx, &run->sets[s].memory[i]);
-        }
-    }
-    free(run->sets);
-    free(run->calls);
-}
-
-/* Enough copies for twice the L2 cache, at least one, at most 64. */
-static bool make_run(bench_run *run, const gk_call *example)
-{
-    gk_tensor shapes[GK_MAX_ARGS];
-    memset(shapes, 0, sizeof(shapes));
-    gk_device_info info;
-    if (gk_device_info_get(run->ctx, &info) != GK_OK) {
-        return false;
-    }
-    int64_t bytes = 1;
-    for (uint32_t i = 0; i < run->op->n_args; i++) {
-        if (example->args[i] != NULL) {
-            shapes[i] = *example->args[i];
-            bytes += gk_tensor_extent(&shapes[i]);
-        }
-    }
-    const int64_t wanted = info.is_emulated ? 1 : 2 * info.l2_bytes / bytes + 1;
-    run->n_sets = wanted > 64 ? 64 : (unsigned)wanted;
-    run->sets = calloc(run->n_sets, sizeof(*run->sets));
-    run->calls = calloc(run->n_sets, sizeof(*run->calls));
-    if (run->sets == NULL || run->calls == NULL) {
-        return false;
-    }
-    for (unsigned s = 0; s < run->n_sets; s++) {
-        memcpy(run->calls[s].attrs, example->attrs, sizeof(example->attrs));
-        if (!fill_set(run, shapes, s)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-typedef struct bench_result {
-    double gk;
-    double lt_best;
-    double lt_first;
-    int heuristics;
-    int best_index;
-} bench_result;
-
-/* Rounds in turn: gk, cuBLASLt's best, its first. The ratio is the median of the rounds' ratios. */
-static bool time_all(bench_run *run, const gk_plan *plan, const bench_options *options,
-                     bench_cublaslt *lt, bench_result *out, double *ratio)
-{
-    enum { MAX_ROUNDS = 1001 };
-    static double gk[MAX_ROUNDS], best[MAX_ROUNDS], first[MAX_ROUNDS], ratios[MAX_ROUNDS];
-    const unsigned rounds = (unsigned)options->rounds;
-    if (gk_measure(plan, run->calls, run->n_sets, 2, gk) != GK_OK) {
-        return false;
-    }
-    const bool graph = gk[1] < 50e-6;
-    double passes = 1e-3 / (gk[1] * run->n_sets);
-    const unsigned repeats = passes < 1 ? 1 : passes > 1000 ? 1000 : (unsigned)passes;
-    for (unsigned i = 0; i < rounds; i++) {
-        if (gk_measure(plan, run->calls, run->n_sets, 1, &gk[i]) != GK_OK) {
-            return false;
-        }
-        if (lt != NULL) {
-            best[i] = bench_cublaslt_time(lt, false, repeats, graph);
-            first[i] = bench_cublaslt_time(lt, true, repeats, graph);
-            ratios[i] = best[i] / gk[i];
-            if (!(best[i] > 0 && first[i] > 0)) {
-                cli_error(EXIT_SOME_FAILED, "cuBLASLt failed in round %u", i + 1);
-                lt = NULL;
-            }
-        }
-    }
-    out->gk = cli_quantile(gk, rounds, 0.5);
-    if (lt != NULL) {
-        out->lt_best = cli_quantile(best, rounds, 0.5);
-        out->lt_first = cli_quantile(first, rounds, 0.5);
-        out->heuristics = bench_cublaslt_heuristics(lt, &out->best_index);
-        *ratio = cli_quantile(ratios, rounds, 0.5);
-    }
-    return true;
-}
-
-static void print_result(const bench_run *run, const gk_plan *plan, const gk_call *call,
-                         const char *name, const bench_options *options, const bench_result *r,
-                         double ratio)
-{
-    gk_plan_description info = {.struct_size = sizeof(info)};
-    gk_problem problem;
-    memset(&problem, 0, sizeof(problem));
-    double flops = 0;
-    double bytes = 0;
-    if (gk_plan_info(plan, &info) == GK_OK && run->op->infer(call, &problem) == GK_OK) {
-        run->op->work(&problem, &flops, &bytes);
-    }
-    if (options->common.json) {
-        cli_json *row = cli_json_begin();
-        cli_json_text(row, "op", run->op->name);
-        cli_json_text(row, "shape", name);
-        cli_json_text(row, "variant", info.variant);
-        cli_json_text(row, "config", info.config);
-        cli_json_number(row, "seconds", r->gk);
-        cli_json_number(row, "tflops", flops / r->gk * 1e-12);
-        cli_json_number(row, "gb_per_s", bytes / r->gk * 1e-9);
-        if (r->lt_best > 0) {
-            cli_json_number(row, "cublaslt_best_seconds", r->lt_best);
-            cli_json_number(row, "cublaslt_first_seconds", r->lt_first);
-            cli_json_number(row, "cublaslt_heuristics", r->heuristics);
-            cli_json_number(row, "cublaslt_best_index", r->best_index);
-            cli_json_number(row, "ratio", ratio);
-        }
-        cli_json_end(row, stdout);
-    } else {
-        char gk[32];
-        char lt[32] = "";
-        char versus[64] = "";
-        cli_format_time(r->gk, gk, sizeof(gk));
-        if (r->lt_best > 0) {
-            cli_format_time(r->lt_best, lt, sizeof(lt));
-            snprintf(versus, sizeof(versus), "%12s %7.3f", lt, ratio);
-        }
-        printf("%-28s %12s %9.2f %8.0f %s  %s %s\n", name, gk, flops / r->gk * 1e-12,
-               bytes / r->gk * 1e-9, versus, info.variant, info.config);
-    }
-    fflush(stdout);
-}
-
-static bool bench_one(gk_context *ctx, const char *op_name, const cli_problems *problems,
-                      size_t index, const bench_options *options, bench_cuda *cuda, double *ratio)
-{
-    const gk_op_desc *op = problems->op;
-    const cli_problem *problem = &problems->items[index];
-    char name[96];
-    gk_tensor tensors[GK_MAX_ARGS];
-    gk_call example;
-    gk_plan *plan = NULL;
-    bench_cublaslt *lt = NULL;
-    bench_result result = {0};
-    bench_run run = {.ctx = ctx, .op = op};
-    const gk_plan_options plan_options = {.struct_size = sizeof(plan_options),
-                                          .tune_budget_s = options->budget,
-                                          .variant = options->variant,
-                                          .config = options->config};
-    memset(tensors, 0, sizeof(tensors));
-    cli_problem_name(op, problem, name, sizeof(name));
-    bool good = cli_call(op, problems->preset, problem, tensors, &example) == GK_OK &&
-                make_run(&run, &example) &&
-                gk_plan_create(&plan, ctx, op_name, &run.calls[0], &plan_options) == GK_OK;
-    if (good && options->against) {
-        lt = bench_cublaslt_open(cuda, run.calls, run.n_sets,
-                                 strncmp(problem->dtype, "tf32", 4) == 0,
-                                 strcmp(op_name, "matmul_relu") == 0);
-    }
-    good = good && time_all(&run, plan, options, lt, &result, ratio);
-    if (good) {
-        print_result(&run, plan, &run.calls[0], name, options, &result, *ratio);
-    } else {
-        cli_gk_error(EXIT_SOME_FAILED, "%s", name);
-    }
-    bench_cublaslt_close(lt);
-    gk_plan_destroy(&plan);
-    free_run(&run);
-    return good && (!options->against || result.heuristics > 0);
-}
-
-static int bench_shapes(gk_context *ctx, const bench_options *options, bench_cuda *cuda,
-                        const char *op_name, const cli_problems *problems)
-{
-    if (!options->common.json) {
-        printf("%-28s %12s %9s %8s%s  %s\n", "shape", "gk", "TFLOP/s", "GB/s",
-               options->against ? "     cuBLASLt   ratio" : "", "variant, config");
-    }
-    int code = 0;
-    double log_sum = 0;
-    unsigned ratios = 0;
-    for (size_t i = 0; i < problems->count; i++) {
-        double ratio = 0;
-        if (!bench_one(ctx, op_name, problems, i, options, cuda, &ratio)) {
-            code = EXIT_SOME_FAILED;
-        }
-        if (ratio > 0) {
-            log_sum += log(ratio);
-            ratios++;
-        }
-    }
-    if (ratios > 1 && !options->common.json) {
-        printf("geometric mean of %u ratios: %.3f\n", ratios, exp(log_sum / ratios));
-    }
-    return code;
-}
-
-enum { OPT_HELP = 256, OPT_VERSION, OPT_AGAINST, OPT_HOST };
-
-static const struct option long_options[] = {
-    {"dtype", required_argument, NULL, 'd'},     {"layout", required_argument, NULL, 'l'},
-    {"shapes", required_argument, NULL, 's'},    {"device", required_argument, NULL, 'D'},
-    {"cache", required_argument, NULL, 'c'},     {"rounds", required_argument, NULL, 'r'},
-    {"budget", required_argument, NULL, 'b'},    {"count", required_argument, NULL, 'n'},
-    {"threads", required_argument, NULL, 't'},   {"variant", required_argument, NULL, 'V'},
-    {"config", required_argument, NULL, 'C'},    {"against", required_argument, NULL, OPT_AGAINST},
-    {"host-cost", no_argument, NULL, OPT_HOST},  {"json", no_argument, NULL, 'J'},
-    {"verbose", no_argument, NULL, 'v'},         {"help", no_argument, NULL, OPT_HELP},
-    {"version", no_argument, NULL, OPT_VERSION}, {NULL, 0, NULL, 0}};
 
 static bool set_option(bench_options *options, int option, const char *value)
 {
+    if (set_word(options, option, value)) {
+        return true;
+    }
     switch (option) {
-    case 'd':
-        options->common.dtype = value;
-        return true;
-    case 'l':
-        options->common.layout = value;
-        return true;
-    case 's':
-        options->common.shapes_file = value;
-        return true;
-    case 'D':
-        options->common.device = value;
-        return true;
-    case 'c':
-        options->common.cache = value;
-        return true;
     case 'r':
         return cli_parse_integer("--rounds", value, 1, 1001, &options->rounds);
     case 'b':
@@ -367,21 +127,14 @@ static bool set_option(bench_options *options, int option, const char *value)
         return cli_parse_integer("--count", value, 1, 1e6, &options->count);
     case 't':
         return cli_parse_integer("--threads", value, 1, 256, &options->threads);
-    case 'V':
-        options->variant = value;
-        return true;
-    case 'C':
-        options->config = value;
-        return true;
-    case OPT_HOST:
-        options->host_cost = true;
-        return true;
-    case 'J':
-        options->common.json = true;
-        return true;
-    case 'v':
-        options->common.verbose = true;
-        return true;
+    case OPT_RANDOM:
+        return cli_parse_integer("--random", value, 1, 1e5, &options->random);
+    case OPT_SEED:
+        return cli_parse_integer("--seed", value, 0, 4294967295.0, &options->seed);
+    case OPT_MAX:
+        return cli_parse_integer("--max", value, 1, 65536, &options->max);
+    case OPT_TUNINGS:
+        return cli_parse_integer("--tunings", value, 1, 100, &options->tunings);
     case OPT_AGAINST:
         options->against = strcmp(value, "cublaslt") == 0;
         if (!options->against) {
@@ -394,39 +147,177 @@ static bool set_option(bench_options *options, int option, const char *value)
     }
 }
 
-static int bench(const bench_options *options, const char *op_name, const cli_problems *problems)
+/* --- what is timed --- */
+
+static uint64_t next_random(uint64_t *state)
 {
-    bench_cuda cuda;
-    memset(&cuda, 0, sizeof(cuda));
-    gk_context *ctx = NULL;
-    gk_context_options context_options = {.struct_size = sizeof(context_options)};
+    uint64_t x = *state += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* As many shapes from 1 to 2 as from 4096 to 8192. */
+static bool draw_problems(const bench_options *options, const char *op_name, cli_problems *out)
+{
+    out->op = cli_op(op_name, &out->preset);
+    if (out->op == NULL) {
+        return false;
+    }
+    out->count = (size_t)options->random;
+    out->items = calloc(out->count, sizeof(*out->items));
+    if (out->items == NULL) {
+        cli_error(EXIT_SOME_FAILED, "out of memory");
+        return false;
+    }
+    uint64_t state = (uint64_t)options->seed;
+    for (size_t i = 0; i < out->count; i++) {
+        cli_problem *p = &out->items[i];
+        snprintf(p->dtype, sizeof(p->dtype), "%s", options->common.dtype);
+        snprintf(p->layout, sizeof(p->layout), "%s", options->common.layout);
+        p->item.dtype = p->dtype;
+        p->item.layout = p->layout;
+        for (uint32_t d = 0; d < out->op->n_dims; d++) {
+            const double share = (double)(next_random(&state) >> 11) * 0x1p-53;
+            const double size = floor(exp(share * log(options->max + 1)));
+            p->item.dims[d] = (int64_t)(size > options->max ? options->max : size);
+        }
+    }
+    return true;
+}
+
+/* The problems of the command line; false, with a message, if it is wrong. */
+static bool collect(const bench_options *options, int argc, char **argv, cli_problems *out)
+{
     if (options->host_cost) {
+        if (argc > 0) {
+            cli_error(EXIT_USAGE, "--host-cost takes no words, not \"%s\"", argv[0]);
+        }
+        return argc == 0;
+    }
+    if (options->regret && (options->against || options->guess || options->config != NULL)) {
+        cli_error(EXIT_USAGE, "--regret goes without --against, --guess and --config");
+        return false;
+    }
+    if (options->config != NULL && options->variant == NULL) {
+        cli_error(EXIT_USAGE, "--config needs --variant");
+        return false;
+    }
+    if (options->random <= 0) {
+        return cli_collect(&options->common, argc, argv, out);
+    }
+    if (argc != 1 || options->common.shapes_file != NULL) {
+        cli_error(EXIT_USAGE, "--random takes one op and no shapes");
+        return false;
+    }
+    return draw_problems(options, argv[0], out);
+}
+
+/* --- where it is timed --- */
+
+/* The first line of a file, "" if there is none. */
+static void read_line(const char *path, char *out, int size)
+{
+    out[0] = '\0';
+    FILE *file = fopen(path, "r");
+    if (file != NULL) {
+        if (fgets(out, size, file) == NULL) {
+            out[0] = '\0';
+        }
+        out[strcspn(out, "\r\n")] = '\0';
+        fclose(file);
+    }
+}
+
+static void print_header(const bench *b)
+{
+    char driver[64] = "";
+    char peer[64] = "";
+    char date[32];
+    const time_t now = time(NULL);
+    struct tm utc;
+    strftime(date, sizeof(date), "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &utc));
+    if (!b->info.is_emulated) {
+        read_line("/sys/module/nvidia/version", driver, sizeof(driver));
+    }
+    if (b->lt != NULL) {
+        bench_cublaslt_version(b->lt, peer, sizeof(peer));
+    }
+    if (b->options->common.json && !b->options->host_cost) {
+        cli_json *json = cli_json_begin();
+        cli_json_text(json, "type", "header");
+        cli_json_text(json, "device", b->info.name);
+        cli_json_text(json, "arch", b->info.arch);
+        cli_json_number(json, "sms", b->info.sm_count);
+        cli_json_text(json, "driver", driver);
+        cli_json_text(json, "compiler", b->info.compiler);
+        cli_json_text(json, "cublaslt", b->lt != NULL ? peer : NULL);
+        cli_json_text(json, "version", gk_version_string());
+        cli_json_text(json, "date", date);
+        cli_json_bool(json, "emulated", b->info.is_emulated != 0);
+        cli_json_number(json, "rounds", b->options->rounds);
+        cli_json_number(json, "copy_gb_per_s", b->copy_rate * 1e-9);
+        cli_json_end(json, stdout);
+    } else if (!b->options->common.json) {
+        printf("%s, %d SMs%s%s, %s%s%s, gk %s, %s%s\n", b->info.name, b->info.sm_count,
+               driver[0] != '\0' ? ", driver " : "", driver, b->info.compiler,
+               peer[0] != '\0' ? ", cuBLASLt " : "", peer, gk_version_string(), date,
+               b->info.is_emulated ? " (emulated: these times say nothing about speed)" : "");
+        if (b->copy_rate > 0) {
+            printf("device copy of 1 GiB: %.0f GB/s read and written\n", b->copy_rate * 1e-9);
+        }
+    }
+    fflush(stdout);
+}
+
+/* What times on a GPU needs besides gk. */
+static bool open_peers(bench *b)
+{
+    const bench_options *o = b->options;
+    if (b->info.is_emulated) {
+        if (o->against || o->host_cost) {
+            cli_error(EXIT_SOME_FAILED, "%s needs a GPU, %s is none",
+                      o->against ? "--against cublaslt" : "--host-cost", b->info.name);
+        }
+        return !o->against && !o->host_cost;
+    }
+    if (!bench_cuda_open(&b->cuda, b->info.ordinal)) {
+        return false;
+    }
+    if (!o->host_cost && !o->regret) {
+        b->copy_rate = bench_cuda_copy_rate(&b->cuda);
+    }
+    if (o->against) {
+        b->lt = bench_cublaslt_open(&b->cuda);
+    }
+    return !o->against || b->lt != NULL;
+}
+
+static int run(bench *b)
+{
+    const bench_options *o = b->options;
+    gk_context_options context_options = {.struct_size = sizeof(context_options)};
+    if (o->host_cost) {
         context_options.mode = GK_MODE_HEURISTIC;
     }
-    if (cli_context(&options->common, &context_options, &ctx) != GK_OK) {
+    if (cli_context(&o->common, &context_options, &b->ctx) != GK_OK) {
         return cli_gk_error(EXIT_SOME_FAILED, "cannot open the device");
     }
-    gk_device_info info;
     int code = EXIT_SOME_FAILED;
-    if (gk_device_info_get(ctx, &info) == GK_OK &&
-        ((!options->against && !options->host_cost) || bench_cuda_open(&cuda, info.ordinal))) {
-        if (!options->common.json) {
-            printf("%s, %s, gk %s%s\n", info.name, info.compiler, gk_version_string(),
-                   info.is_emulated ? " (emulated: these times say nothing about speed)" : "");
-        }
-        if (options->host_cost) {
-            code = bench_host_cost(ctx, (unsigned)options->count, (unsigned)options->threads,
-                                   options->common.json)
-                       ? 0
-                       : EXIT_SOME_FAILED;
+    if (gk_device_info_get(b->ctx, &b->info) == GK_OK && open_peers(b)) {
+        print_header(b);
+        cli_catch_interrupts();
+        if (o->host_cost) {
+            const bool good = bench_host_cost(b->ctx, o->variant, (unsigned)o->count,
+                                              (unsigned)o->threads, o->common.json);
+            code = good ? 0 : EXIT_SOME_FAILED;
         } else {
-            code = bench_shapes(ctx, options, &cuda, op_name, problems);
+            code = o->regret ? bench_regret(b) : bench_table(b);
         }
     }
-    if (cuda.stream != NULL) {
-        bench_cuda_close(&cuda);
-    }
-    gk_context_destroy(&ctx);
+    bench_cublaslt_close(b->lt);
+    bench_cuda_close(&b->cuda);
+    gk_context_destroy(&b->ctx);
     return code;
 }
 
@@ -436,6 +327,9 @@ int main(int argc, char **argv)
     bench_options options = {.common = {.dtype = "f32", .layout = "nn"},
                              .rounds = 21,
                              .budget = 20,
+                             .seed = 1,
+                             .max = 8192,
+                             .tunings = 10,
                              .count = 1,
                              .threads = 1};
     int option;
@@ -452,15 +346,12 @@ int main(int argc, char **argv)
             return EXIT_USAGE;
         }
     }
-    if (options.host_cost && optind < argc) {
-        return cli_error(EXIT_USAGE, "--host-cost takes no words, not \"%s\"", argv[optind]);
-    }
     cli_problems problems = {0};
-    if (!options.host_cost &&
-        !cli_collect(&options.common, argc - optind, argv + optind, &problems)) {
+    if (!collect(&options, argc - optind, argv + optind, &problems)) {
         return EXIT_USAGE;
     }
-    const int code = bench(&options, argv[optind], &problems);
+    bench b = {.options = &options, .op_name = argv[optind], .problems = &problems};
+    const int code = run(&b);
     free(problems.items);
     return cli_finish(code);
 }

@@ -1,6 +1,5 @@
 /* gk-tune: fills the cache in advance, and shows what is in it. */
 #include <getopt.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -42,14 +41,6 @@ typedef struct tune_options {
     double jobs;
     bool replace;
 } tune_options;
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
 
 typedef struct warm_state {
     const gk_op_desc *op;
@@ -108,7 +99,7 @@ static bool show_progress(void *user, const gk_tune_progress *progress)
                 eta);
         state->line_open = true;
     }
-    return !interrupted;
+    return !cli_interrupted();
 }
 
 static void print_header(void)
@@ -209,8 +200,7 @@ static int warm(const tune_options *options, int argc, char **argv)
         free(problems.items);
         return cli_gk_error(EXIT_SOME_FAILED, "cannot open the device");
     }
-    signal(SIGINT, on_interrupt);
-    signal(SIGTERM, on_interrupt);
+    cli_catch_interrupts();
     warm_state state = {
         .op = problems.op, .total = problems.count, .terminal = isatty(STDERR_FILENO) != 0};
     gk_device_info device;
@@ -220,7 +210,7 @@ static int warm(const tune_options *options, int argc, char **argv)
         print_header();
     }
     int code = 0;
-    for (size_t i = 0; i < problems.count && !interrupted; i++) {
+    for (size_t i = 0; i < problems.count && !cli_interrupted(); i++) {
         state.index = i;
         cli_problem_name(problems.op, &problems.items[i], state.name, sizeof(state.name));
         if (warm_one(ctx, argv[0], problems.preset, &problems.items[i], options, &state) != 0) {
@@ -235,7 +225,7 @@ static int warm(const tune_options *options, int argc, char **argv)
                     seconds_since(&state.start), eta);
         }
     }
-    if (interrupted) {
+    if (cli_interrupted()) {
         code = cli_error(EXIT_SOME_FAILED, "interrupted: finished problems are kept");
     }
     gk_context_destroy(&ctx);

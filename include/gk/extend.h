@@ -23,7 +23,11 @@ enum {
     GK_MAX_DIMS = 6,
     GK_MAX_PARAMS = 12,
     GK_MAX_CONSTANTS = 32,
-    GK_MAX_KERNEL_ARGS = 256, /* bytes of a kernel's parameter struct */
+    GK_MAX_MAPS = 4,
+    GK_MAX_MAP_RANK = 5,
+    GK_MAX_PACKED_ARGS = 512, /* bytes that gk_op_desc.pack writes */
+    GK_MAX_KERNEL_ARGS =
+        1024, /* bytes of a kernel's parameter struct: maps, then what was packed */
 };
 
 /* The device as templates and models need to know it. */
@@ -116,11 +120,28 @@ typedef struct gk_constants {
 typedef struct gk_launch {
     int64_t grid; /* blocks, 1 to 2^31 - 1 */
     int32_t threads;
-    int32_t cluster;   /* blocks a cluster; 0 or 1 = none */
-    int64_t smem;      /* bytes of dynamic shared memory */
-    int64_t workspace; /* bytes of device scratch memory, any contents */
-    int64_t zeroed;    /* bytes of a second area: zero before, and left zero by every launch */
+    int32_t cluster;     /* blocks a cluster; 0 or 1 = none */
+    int32_t cooperative; /* 1: all blocks are on the device at once, or the launch is refused */
+    int64_t smem;        /* bytes of dynamic shared memory */
+    int64_t workspace;   /* bytes of device scratch memory, any contents */
+    int64_t zeroed;      /* bytes of a second area: zero before, and left zero by every launch */
 } gk_launch;
+
+/*
+ * A view of an operand for the tensor memory accelerator: an array whose elements follow one
+ * another in dimension 0, and the box of it that one instruction moves. Elements of a box outside
+ * the array are read as zeros and not written.
+ */
+typedef struct gk_map_desc {
+    void *data;                       /* 16-byte aligned */
+    int32_t dtype;                    /* gk_dtype of the elements; 8-bit ones travel as bytes */
+    uint32_t rank;                    /* 1 to GK_MAX_MAP_RANK */
+    int64_t dims[GK_MAX_MAP_RANK];    /* elements, 1 to 2^32 */
+    int64_t strides[GK_MAX_MAP_RANK]; /* bytes, multiples of 16 below 2^40; [0] is not used */
+    int32_t box[GK_MAX_MAP_RANK];     /* elements, 1 to 256; box[0] is a multiple of 16 bytes */
+    uint32_t swizzle;                 /* bytes: 0, 32, 64 or 128; box[0] takes no more than that */
+    uint32_t l2_promotion;            /* bytes: 0, 64, 128 or 256 */
+} gk_map_desc;
 
 /* Why a configuration cannot serve: a printf-formatted sentence, "" while none was given. */
 typedef struct gk_reason {
@@ -146,6 +167,16 @@ typedef struct gk_variant {
     /* Predicted seconds; ranks configurations and makes the answer for untuned problems. */
     double (*model)(const gk_problem *problem, const gk_device_info *device,
                     const gk_config *config);
+    /*
+     * With n_maps > 0 the kernel's parameter struct begins with that many gk_tensor_map
+     * (gk/tensor_map.h), made from what maps() describes; what the op packs follows, and the whole
+     * is a multiple of 64 bytes. maps() writes all of out[0 .. n_maps - 1] (zero-filled) from the
+     * tensors' data and strides, the problem, the configuration and workspace alone: for the same
+     * values it is not asked again. False: the operands cannot be described, a defect of check().
+     */
+    uint32_t n_maps; /* 0 to GK_MAX_MAPS */
+    bool (*maps)(const gk_call *call, const gk_problem *problem, const gk_config *config,
+                 void *workspace, gk_map_desc *out);
 } gk_variant;
 
 typedef struct gk_arg_desc {
@@ -219,9 +250,10 @@ typedef struct gk_op_desc {
     /* True if the output's old contents are an input too. NULL = never. */
     bool (*reads_output)(const gk_problem *problem);
     /*
-     * Writes the kernel's parameter struct for one run: at most GK_MAX_KERNEL_ARGS bytes to `out`;
-     * returns how many. workspace has gk_launch.workspace bytes, zeroed gk_launch.zeroed bytes of
-     * zeros; both are shared by all launches in one stream. Called on every call.
+     * Writes the kernel's parameter struct for one run, or the part behind the variant's maps: at
+     * most GK_MAX_PACKED_ARGS bytes to `out`; returns how many. workspace has gk_launch.workspace
+     * bytes, zeroed gk_launch.zeroed bytes of zeros; both are shared by all launches in one stream.
+     * Called on every call.
      */
     size_t (*pack)(const gk_call *call, const gk_problem *problem, const gk_variant *variant,
                    const gk_config *config, void *workspace, void *zeroed, void *out);

@@ -18,8 +18,8 @@ typedef enum gk_activation {
 } gk_activation;
 
 typedef enum gk_math {
-    GK_MATH_DEFAULT = 0, /* GK_MATH_F32 */
-    GK_MATH_F32 = 1,     /* f32 products of f32 operands */
+    GK_MATH_DEFAULT = 0, /* f32 operands: at least the accuracy of f32 sums, tensor cores allowed */
+    GK_MATH_F32 = 1,     /* f32 products of f32 operands, f32 fused multiply-adds only */
     GK_MATH_TF32 = 2,    /* f32 operands rounded to tf32 (10 mantissa bits) on tensor cores */
 } gk_math;
 

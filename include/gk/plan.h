@@ -50,6 +50,8 @@ typedef struct gk_plan_description {
     int64_t workspace;
     double tuned_seconds; /* median measured when it was tuned; 0 if it was not */
     void *function;       /* the driver's handle of the kernel: a CUfunction; NULL on "cpu" */
+    int32_t cluster;      /* blocks a cluster; 0 or 1 = none */
+    int32_t cooperative;  /* 1: launched so that all blocks are on the device at once */
 } gk_plan_description;
 
 /*
@@ -71,6 +73,18 @@ GK_API GK_NODISCARD gk_status gk_plan_run(const gk_plan *plan, const gk_call *ca
 
 /* Fills *out. Errors: GK_ERR_INVALID. Thread-safe. */
 GK_API gk_status gk_plan_info(const gk_plan *plan, gk_plan_description *out);
+
+/*
+ * Writes the parameter struct with which gk_plan_run() would launch gk_plan_description.function
+ * for this call in `stream`, the kernel's only parameter, for callers that launch it themselves.
+ * *size comes in as the bytes at `out` (GK_MAX_KERNEL_ARGS always do) and becomes the struct's. It
+ * names the stream's scratch memory: in other streams, or beside other calls in this one, launch it
+ * only if gk_plan_description.workspace is 0.
+ * Errors: as gk_plan_run(); GK_ERR_INVALID if it does not fit or the plan computes nothing.
+ * Thread-safe.
+ */
+GK_API GK_NODISCARD gk_status gk_plan_args(const gk_plan *plan, const gk_call *call, void *stream,
+                                           void *out, size_t *size);
 
 /* Frees the plan; *plan becomes NULL. NULL and a pointer to NULL are fine. */
 GK_API void gk_plan_destroy(gk_plan **plan);

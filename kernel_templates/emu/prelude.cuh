@@ -70,6 +70,14 @@ inline void gk_emu_collective(gk_emu_operation *operation, const char *name, uns
     gk_emu_self = self;
 }
 
+// In a loop that waits for other threads to change memory.
+inline void gk_emu_poll(GK_EMU_SITE)
+{
+    gk_emu_thread *const self = gk_emu_self;
+    self->host->poll(self, gk_emu_site{file, line});
+    gk_emu_self = self;
+}
+
 #define __syncthreads() gk_emu_barrier(__FILE__, __LINE__)
 
 #include "emu/cuda_atomics.cuh"

@@ -75,7 +75,8 @@ inline gk_u32 shared_address(const void *p)
     return (gk_u32)((const unsigned char *)p - gk_emu_self->shared);
 }
 
-template <int BYTES> inline void cp_async(void *shared, const void *global, int valid, GK_EMU_SITE)
+template <int BYTES, bool CACHE_L1 = false>
+inline void cp_async(void *shared, const void *global, int valid, GK_EMU_SITE)
 {
     static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
     gk_emu_self->host->copy_async(gk_emu_self, shared, global, BYTES, valid, file, line);

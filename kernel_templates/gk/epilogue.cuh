@@ -27,10 +27,10 @@ template <int ACT, class T> GK_DEVICE T activate(T x)
     }
 }
 
-// The value to store for element (row, col). Constants ACTIVATION, HAS_BIAS, HAS_RESIDUAL,
+// What the activation of element (row, col) gets. Constants ACTIVATION, HAS_BIAS, HAS_RESIDUAL,
 // HAS_BETA and types C_TYPE, BIAS_TYPE come from the renderer.
 template <class Acc>
-GK_DEVICE Acc matmul_epilogue(const gk_matmul_args &args, Acc sum, gk_i64 row, gk_i64 col)
+GK_DEVICE Acc matmul_linear(const gk_matmul_args &args, Acc sum, gk_i64 row, gk_i64 col)
 {
     Acc value = sum * (Acc)args.alpha;
     if constexpr (HAS_BETA) {
@@ -46,7 +46,14 @@ GK_DEVICE Acc matmul_epilogue(const gk_matmul_args &args, Acc sum, gk_i64 row, g
         value +=
             load_as<Acc>(residual[row * args.residual_row_stride + col * args.residual_col_stride]);
     }
-    return activate<ACTIVATION>(value);
+    return value;
+}
+
+// The value to store for element (row, col).
+template <class Acc>
+GK_DEVICE Acc matmul_epilogue(const gk_matmul_args &args, Acc sum, gk_i64 row, gk_i64 col)
+{
+    return activate<ACTIVATION>(matmul_linear(args, sum, row, col));
 }
 
 } // namespace gk

@@ -49,11 +49,13 @@ GK_DEVICE gk_u32 shared_address(const void *p)
 }
 
 // Copies BYTES (4, 8 or 16) to shared memory asynchronously; only the first `valid` bytes are read
-// and the rest is filled with zeros. Both addresses are aligned to BYTES.
-template <int BYTES> GK_DEVICE void cp_async(void *shared, const void *global, int valid)
+// and the rest is filled with zeros. Both addresses are aligned to BYTES. Copies of 16 bytes go past
+// L1 unless CACHE_L1; narrower ones cannot.
+template <int BYTES, bool CACHE_L1 = false>
+GK_DEVICE void cp_async(void *shared, const void *global, int valid)
 {
     static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
-    if constexpr (BYTES == 16) {
+    if constexpr (BYTES == 16 && !CACHE_L1) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
                      "l"(global), "r"(valid)
                      : "memory");

@@ -106,7 +106,7 @@ static gk_status open_engine(gk_context *ctx, const gki_driver *driver, int32_t 
 gk_status gki_context_create_on(gk_context **out, const gki_driver *driver, int32_t ordinal,
                                 const gk_context_options *user_options)
 {
-    static atomic_uint_fast64_t epochs = 1;
+    static atomic_uint serials;
     *out = NULL;
     gk_context_options options;
     gk_status status = gki_options_read(&options, sizeof(options), user_options, "options");
@@ -124,7 +124,7 @@ gk_status gki_context_create_on(gk_context **out, const gki_driver *driver, int3
         return gki_fail_nomem("context", sizeof(*ctx));
     }
     memset(ctx, 0, sizeof(*ctx));
-    atomic_store(&ctx->epoch, atomic_fetch_add(&epochs, UINT64_C(1) << 32));
+    ctx->serial = atomic_fetch_add(&serials, 1) + 1;
     ctx->generation = atomic_load(&forks);
     ctx->log.fn = options.log;
     ctx->log.user = options.log_user;

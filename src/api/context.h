@@ -9,17 +9,37 @@
 #include "jit/jit.h"
 #include "tune/tune.h"
 
-/* A problem's answer with its kernel loaded. Immutable once it is published. */
+/*
+ * A problem's answer with its kernel loaded. Immutable once it is published, but for `replaced`.
+ * What a call reads comes first, in the order in which it does: with many problems each line is
+ * fetched from afar.
+ */
 typedef struct gki_entry {
-    gk_problem problem;
+    _Alignas(64) gk_problem problem;
     const gk_op_desc *op;
-    const gk_variant *variant; /* NULL: nothing to compute */
-    gk_config config;
-    gki_kernel *kernel;
+    atomic_bool replaced; /* by a later answer to the problem */
+
+    _Alignas(64) const gk_variant *variant; /* NULL: nothing to compute */
+    gki_module *module;
     gk_launch launch;
-    gk_source source;
+
+    gk_config config;
+    uint64_t id; /* no other entry in the process has it */
+    gki_kernel *kernel;
+
+    struct gki_entry *older; /* answers that it replaced in the table, which frees them */
     double seconds;
+    gk_source source;
 } gki_entry;
+
+enum { GKI_ENTRY_ALIGN = 64, GKI_ENTRY_HOT_BYTES = offsetof(gki_entry, older) };
+
+static inline gki_recipe gki_entry_recipe(const gki_entry *entry)
+{
+    const gki_recipe recipe = {entry->op,      entry->variant, &entry->problem,
+                               &entry->config, entry->kernel,  &entry->launch};
+    return recipe;
+}
 
 /* Problem -> entry. Readers take no lock; entries live until the table is freed. */
 typedef struct gki_table_slots gki_table_slots;
@@ -33,7 +53,7 @@ gk_status gki_table_init(gki_table *table);
 void gki_table_free(gki_table *table);
 gki_entry *gki_table_find(gki_table *table, const gk_problem *problem, uint64_t hash);
 /* Takes the entry over. If the problem is there already the new entry replaces it for later
- * look-ups, and the old one stays valid. */
+ * look-ups, and the old one stays valid but is marked as replaced. */
 gk_status gki_table_insert(gki_table *table, gki_entry *entry, uint64_t hash);
 
 /* Scratch memory of one stream, shared by every launch in it. Only grows. */
@@ -60,8 +80,9 @@ typedef struct gki_calls {
 } gki_calls;
 
 struct gk_context {
-    atomic_uint_fast64_t epoch; /* names what per-thread caches hold; never reused in a process */
-    uint64_t generation;        /* of forks, when it was created */
+    uint32_t serial; /* tells it from all other contexts, also past ones; never 0 */
+    atomic_uint_fast64_t replacements; /* of answers by later ones to the same problems */
+    uint64_t generation;               /* of forks, when it was created */
     gki_calls calls[GKI_CALL_STRIPES];
     gki_log log;
     gk_mode mode;
@@ -138,8 +159,8 @@ gk_status gki_workspace_find(gk_context *ctx, const gk_launch *launch, void *str
                              const gki_workspace **out);
 void gki_workspace_free(gk_context *ctx);
 
-/* Packs and launches. */
-gk_status gki_entry_run(gk_context *ctx, const gki_entry *entry, const gk_call *call, void *stream);
+/* A plan's run: checks that the call is of its problem, packs, launches. */
+gk_status gki_plan_launch(const gk_plan *plan, const gk_call *call, void *stream);
 /* The whole of an op's call: infer, look up, resolve if need be, run. */
 gk_status gki_call_run(gk_context *ctx, const gk_op_desc *op, const gk_call *call, void *stream);
 

@@ -15,9 +15,10 @@ static gk_status batch_fill(const gk_plan *plan, const gk_call *calls, uint32_t 
     const gki_entry *entry = plan->entry;
     const gki_driver *driver = plan->ctx->device->driver;
     gki_device *device = plan->ctx->device;
+    const gki_recipe recipe = gki_entry_recipe(entry);
     gk_status status = GK_OK;
     batch->launches = gki_calloc(n_calls, sizeof(*batch->launches));
-    batch->args = gki_calloc(n_calls, GK_MAX_KERNEL_ARGS);
+    batch->args = gki_alloc_aligned(GKI_ARGS_ALIGN, (size_t)n_calls * GK_MAX_KERNEL_ARGS);
     if (batch->launches == NULL || batch->args == NULL) {
         return gki_fail_nomem("measure", n_calls * (size_t)GK_MAX_KERNEL_ARGS);
     }
@@ -41,15 +42,8 @@ static gk_status batch_fill(const gk_plan *plan, const gk_call *calls, uint32_t 
             break;
         }
         unsigned char *args = batch->args + (size_t)i * GK_MAX_KERNEL_ARGS;
-        batch->launches[i] = (gki_kernel_launch){
-            .module = atomic_load(&entry->kernel->module),
-            .grid = entry->launch.grid,
-            .threads = entry->launch.threads,
-            .cluster = entry->launch.cluster,
-            .smem = entry->launch.smem,
-            .args = args,
-            .args_size = entry->op->pack(&call, &entry->problem, entry->variant, &entry->config,
-                                         batch->space.scratch, batch->space.zeroed, args)};
+        status = gki_launch_make(device, &recipe, &call, batch->space.scratch, batch->space.zeroed,
+                                 args, &batch->launches[i]);
     }
     return status;
 }

@@ -165,12 +165,7 @@ gk_status gk_plan_run(const gk_plan *plan, const gk_call *call, void *stream)
         return gk_fail(GK_ERR_INVALID, "plan", "%s is NULL", plan == NULL ? "plan" : "call");
     }
     gk_status status = gki_context_usable(plan->ctx, "plan");
-    if (status != GK_OK) {
-        return status;
-    }
-    gk_call applied;
-    status = gki_plan_call(plan, call, &applied);
-    return status == GK_OK ? gki_entry_run(plan->ctx, plan->entry, &applied, stream) : status;
+    return status == GK_OK ? gki_plan_launch(plan, call, stream) : status;
 }
 
 gk_status gk_plan_info(const gk_plan *plan, gk_plan_description *out)
@@ -185,7 +180,9 @@ gk_status gk_plan_info(const gk_plan *plan, gk_plan_description *out)
                                 .threads = entry->launch.threads,
                                 .smem = entry->launch.smem,
                                 .workspace = entry->launch.workspace + entry->launch.zeroed,
-                                .tuned_seconds = entry->seconds};
+                                .tuned_seconds = entry->seconds,
+                                .cluster = entry->launch.cluster,
+                                .cooperative = entry->launch.cooperative};
     gki_copy_text(info.op, sizeof(info.op), entry->op->name);
     if (entry->variant != NULL) {
         gki_copy_text(info.variant, sizeof(info.variant), entry->variant->name);
@@ -195,6 +192,47 @@ gk_status gk_plan_info(const gk_plan *plan, gk_plan_description *out)
         info.function = atomic_load(&entry->kernel->module)->function;
     }
     return gki_result_write(out, &info, sizeof(info), "plan", "out");
+}
+
+gk_status gk_plan_args(const gk_plan *plan, const gk_call *call, void *stream, void *out,
+                       size_t *size)
+{
+    if (plan == NULL || call == NULL || out == NULL || size == NULL) {
+        return gk_fail(GK_ERR_INVALID, "plan", "%s is NULL",
+                       plan == NULL   ? "plan"
+                       : call == NULL ? "call"
+                       : out == NULL  ? "out"
+                                      : "size");
+    }
+    gk_status status = gki_context_usable(plan->ctx, "plan");
+    if (status == GK_OK && plan->entry->variant == NULL) {
+        status = gk_fail(GK_ERR_INVALID, "plan", "the plan computes nothing");
+    }
+    gk_call applied;
+    if (status == GK_OK) {
+        status = gki_plan_call(plan, call, &applied);
+    }
+    const gki_workspace *space = NULL;
+    if (status == GK_OK) {
+        status = gki_workspace_find(plan->ctx, &plan->entry->launch, stream, &space);
+    }
+    _Alignas(GKI_ARGS_ALIGN) unsigned char args[GK_MAX_KERNEL_ARGS];
+    gki_kernel_launch launch;
+    if (status == GK_OK) {
+        const gki_recipe recipe = gki_entry_recipe(plan->entry);
+        status = gki_launch_make(plan->ctx->device, &recipe, &applied,
+                                 space != NULL ? space->scratch : NULL,
+                                 space != NULL ? space->zeroed : NULL, args, &launch);
+    }
+    if (status == GK_OK && launch.args_size > *size) {
+        status = gk_fail(GK_ERR_INVALID, "plan", "size is %zu, the parameter struct has %zu bytes",
+                         *size, launch.args_size);
+    }
+    if (status == GK_OK) {
+        memcpy(out, args, launch.args_size);
+        *size = launch.args_size;
+    }
+    return status;
 }
 
 void gk_plan_destroy(gk_plan **plan)

@@ -32,11 +32,10 @@ gk_status gki_entry_publish(gk_context *ctx, gki_entry *entry)
         gki_table_insert(&ctx->table, entry, gki_hash64(&entry->problem, sizeof(entry->problem)));
     if (status != GK_OK) {
         gki_free(entry);
-        return status;
+    } else if (entry->older != NULL) {
+        atomic_fetch_add_explicit(&ctx->replacements, 1, memory_order_release);
     }
-    /* Threads may hold an older answer to the same problem. */
-    atomic_fetch_add_explicit(&ctx->epoch, 1, memory_order_release);
-    return GK_OK;
+    return status;
 }
 
 /* Puts the entry into the table, unless the context's own calls must not find it there. */

@@ -2,19 +2,9 @@
  * the problem is known to the thread. */
 #include <string.h>
 
-#include "api/context.h"
+#include "api/recent.h"
 #include "base/alloc.h"
 #include "op/op.h"
-
-enum { THREAD_CACHE_SLOTS = 64 };
-
-typedef struct thread_slot {
-    uint64_t epoch;
-    uint64_t hash; /* compared first: another problem's entry would be fetched for nothing */
-    gki_entry *entry;
-} thread_slot;
-
-static _Thread_local thread_slot thread_cache[THREAD_CACHE_SLOTS];
 
 static gki_calls *stripe(gk_context *ctx)
 {
@@ -26,59 +16,72 @@ static gki_calls *stripe(gk_context *ctx)
     return &ctx->calls[number % GKI_CALL_STRIPES];
 }
 
-static gki_entry *look_up(gk_context *ctx, const gk_problem *problem)
+static gk_status launch_counted(gk_context *ctx, const gki_kernel_launch *launch, void *stream)
 {
-    const uint64_t hash = gki_hash64(problem, sizeof(*problem));
-    const uint64_t epoch = atomic_load_explicit(&ctx->epoch, memory_order_acquire);
-    thread_slot *slot = &thread_cache[(hash >> 40) % THREAD_CACHE_SLOTS];
-    if (slot->epoch == epoch && slot->hash == hash &&
-        memcmp(&slot->entry->problem, problem, sizeof(*problem)) == 0) {
-        return slot->entry;
-    }
-    gki_entry *entry = gki_table_find(&ctx->table, problem, hash);
-    if (entry != NULL) {
-        slot->epoch = epoch;
-        slot->hash = hash;
-        slot->entry = entry;
-    }
-    return entry;
-}
-
-gk_status gki_entry_run(gk_context *ctx, const gki_entry *entry, const gk_call *call, void *stream)
-{
-    if (entry->variant == NULL) {
-        return GK_OK;
-    }
-    const gki_workspace *space;
-    gk_status status = gki_workspace_find(ctx, &entry->launch, stream, &space);
-    if (status != GK_OK) {
-        return status;
-    }
-    _Alignas(16) unsigned char args[GK_MAX_KERNEL_ARGS];
-    const size_t args_size = entry->op->pack(call, &entry->problem, entry->variant, &entry->config,
-                                             space != NULL ? space->scratch : NULL,
-                                             space != NULL ? space->zeroed : NULL, args);
-    const gki_kernel_launch launch = {
-        .module = atomic_load_explicit(&entry->kernel->module, memory_order_acquire),
-        .grid = entry->launch.grid,
-        .threads = entry->launch.threads,
-        .cluster = entry->launch.cluster,
-        .smem = entry->launch.smem,
-        .args = args,
-        .args_size = args_size};
-    status = ctx->device->driver->launch(ctx->device, &launch, stream);
+    const gk_status status = ctx->device->driver->launch(ctx->device, launch, stream);
     if (status == GK_OK) {
         atomic_fetch_add_explicit(&stripe(ctx)->count, 1, memory_order_relaxed);
     }
     return status;
 }
 
-gk_status gki_call_run(gk_context *ctx, const gk_op_desc *op, const gk_call *call, void *stream)
+/* place: where the launch is kept for the next such call; NULL = nowhere. asked: the call as it was
+ * looked up there. */
+static gk_status run(gk_context *ctx, const gki_entry *entry, const gk_call *call, void *stream,
+                     const gki_place *place, const gk_call *asked)
 {
-    gk_status status = gki_context_usable(ctx, op->name);
+    if (entry->variant == NULL) {
+        return GK_OK;
+    }
+    __builtin_prefetch(entry->module);
+    const gki_workspace *space;
+    gk_status status = gki_workspace_find(ctx, &entry->launch, stream, &space);
     if (status != GK_OK) {
         return status;
     }
+    _Alignas(GKI_ARGS_ALIGN) unsigned char args[GK_MAX_KERNEL_ARGS];
+    const gki_recipe recipe = gki_entry_recipe(entry);
+    gki_kernel_launch launch;
+    status = gki_launch_make(ctx->device, &recipe, call, space != NULL ? space->scratch : NULL,
+                             space != NULL ? space->zeroed : NULL, args, &launch);
+    if (status == GK_OK) {
+        status = launch_counted(ctx, &launch, stream);
+    }
+    if (status == GK_OK && place != NULL) {
+        gki_recent_keep(place, entry, asked, space, &launch);
+    }
+    return status;
+}
+
+/* Repeats the memo's launch. False if that is not possible. */
+static bool repeat(gk_context *ctx, const gki_memo *memo, void *stream, gk_status *status)
+{
+    const gki_kernel_launch *launch;
+    if (memo == NULL) {
+        return false;
+    }
+    *status = gki_memo_launch(ctx, memo, stream, &launch);
+    if (*status == GK_OK && launch != NULL) {
+        *status = launch_counted(ctx, launch, stream);
+    }
+    return *status != GK_OK || launch != NULL;
+}
+
+static bool answers(const gki_entry *entry, const gk_problem *problem)
+{
+    return entry != NULL && memcmp(&entry->problem, problem, sizeof(*problem)) == 0 &&
+           !atomic_load_explicit(&entry->replaced, memory_order_acquire);
+}
+
+gk_status gki_call_run(gk_context *ctx, const gk_op_desc *op, const gk_call *call, void *stream)
+{
+    gki_place place;
+    gk_status status = gki_context_usable(ctx, op->name);
+    if (status != GK_OK ||
+        repeat(ctx, gki_recent_look(ctx, op, 0, call, &place), stream, &status)) {
+        return status;
+    }
+    gki_entry *entry = gki_recent_entry(&place, op, call);
     gk_problem problem;
     memset(&problem, 0, sizeof(problem));
     problem.op = gki_op_index(op);
@@ -86,9 +89,13 @@ gk_status gki_call_run(gk_context *ctx, const gk_op_desc *op, const gk_call *cal
     if (status != GK_OK || op->is_empty(&problem)) {
         return status;
     }
-    gki_entry *entry = look_up(ctx, &problem);
+    if (answers(entry, &problem)) {
+        return run(ctx, entry, call, stream, &place, call);
+    }
+    entry = gki_table_find(&ctx->table, &problem, gki_hash64(&problem, sizeof(problem)));
     if (entry != NULL) {
-        return gki_entry_run(ctx, entry, call, stream);
+        gki_recent_note(&place, entry);
+        return run(ctx, entry, call, stream, &place, call);
     }
     bool owned;
     status =
@@ -96,9 +103,23 @@ gk_status gki_call_run(gk_context *ctx, const gk_op_desc *op, const gk_call *cal
     if (status != GK_OK) {
         return status;
     }
-    status = gki_entry_run(ctx, entry, call, stream);
+    status = run(ctx, entry, call, stream, NULL, NULL);
     if (owned) {
         gki_free(entry);
     }
     return status;
+}
+
+gk_status gki_plan_launch(const gk_plan *plan, const gk_call *call, void *stream)
+{
+    gk_context *ctx = plan->ctx;
+    const gki_entry *entry = plan->entry;
+    gki_place place;
+    gk_call applied;
+    gk_status status;
+    if (repeat(ctx, gki_recent_look(ctx, entry->op, entry->id, call, &place), stream, &status)) {
+        return status;
+    }
+    status = gki_plan_call(plan, call, &applied);
+    return status == GK_OK ? run(ctx, entry, &applied, stream, &place, call) : status;
 }

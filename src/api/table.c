@@ -16,12 +16,6 @@ struct gki_table_slots {
     slot slots[];
 };
 
-/* Entries whose problem was answered anew hang off the newer entry, so that they can be freed. */
-typedef struct owned_entry {
-    gki_entry entry;
-    gki_entry *older;
-} owned_entry;
-
 static gki_table_slots *slots_create(size_t capacity)
 {
     gki_table_slots *slots = gki_calloc(1, sizeof(*slots) + capacity * sizeof(slot));
@@ -52,7 +46,7 @@ void gki_table_free(gki_table *table)
     for (size_t i = 0; i <= slots->mask; i++) {
         gki_entry *entry = atomic_load(&slots->slots[i].entry);
         while (entry != NULL) {
-            gki_entry *older = ((owned_entry *)(void *)entry)->older;
+            gki_entry *older = entry->older;
             gki_free(entry);
             entry = older;
         }
@@ -78,7 +72,7 @@ gki_entry *gki_table_find(gki_table *table, const gk_problem *problem, uint64_t 
             continue;
         }
         /* With many problems the entry is far away: all of it is asked for before it is read. */
-        for (size_t line = 0; line < sizeof(*entry); line += 64) {
+        for (size_t line = 0; line < GKI_ENTRY_HOT_BYTES; line += 64) {
             __builtin_prefetch((const char *)entry + line);
         }
         if (memcmp(&entry->problem, problem, sizeof(*problem)) == 0) {
@@ -125,8 +119,10 @@ gk_status gki_table_insert(gki_table *table, gki_entry *entry, uint64_t hash)
         }
         if (slots->slots[i].hash == hash &&
             memcmp(&present->problem, &entry->problem, sizeof(entry->problem)) == 0) {
-            ((owned_entry *)(void *)entry)->older = present;
+            entry->older = present;
             atomic_store_explicit(&slots->slots[i].entry, entry, memory_order_release);
+            /* Threads that know the older answer look the problem up again. */
+            atomic_store_explicit(&present->replaced, true, memory_order_release);
             pthread_mutex_unlock(&table->mutex);
             return GK_OK;
         }
@@ -149,12 +145,13 @@ gk_status gki_entry_build(gk_context *ctx, const gk_op_desc *op, const gk_proble
                           gki_entry **out)
 {
     *out = NULL;
-    owned_entry *owned = gki_alloc_aligned(64, sizeof(*owned)); /* few cache lines a call */
-    if (owned == NULL) {
-        return gki_fail_nomem("plan", sizeof(*owned));
+    static atomic_uint_fast64_t ids;
+    gki_entry *entry = gki_alloc_aligned(GKI_ENTRY_ALIGN, sizeof(*entry));
+    if (entry == NULL) {
+        return gki_fail_nomem("plan", sizeof(*entry));
     }
-    memset(owned, 0, sizeof(*owned));
-    gki_entry *entry = &owned->entry;
+    memset(entry, 0, sizeof(*entry));
+    entry->id = atomic_fetch_add(&ids, 1) + 1;
     entry->problem = *problem;
     entry->op = op;
     entry->variant = variant;
@@ -170,9 +167,10 @@ gk_status gki_entry_build(gk_context *ctx, const gk_op_desc *op, const gk_proble
             status = gk_fail(GK_ERR_NO_CONFIG, "plan", "%s: %s", entry->kernel->name, reason.text);
         }
         if (status != GK_OK) {
-            gki_free(owned);
+            gki_free(entry);
             return status;
         }
+        entry->module = atomic_load(&entry->kernel->module);
     }
     *out = entry;
     return GK_OK;

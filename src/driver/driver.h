@@ -11,6 +11,7 @@
 #define GKI_DRIVER_H
 
 #include <gk/extend.h>
+#include <gk/tensor_map.h>
 
 #include "base/log.h"
 
@@ -46,6 +47,7 @@ typedef struct gki_kernel_launch {
     int64_t grid;
     int32_t threads;
     int32_t cluster;
+    int32_t cooperative;
     int64_t smem;
     const void *args; /* the kernel's parameter struct */
     size_t args_size;
@@ -93,7 +95,12 @@ struct gki_driver {
      * once for each module and size before the first such launch. */
     gk_status (*module_reserve)(gki_device *device, gki_module *module, int64_t smem,
                                 int32_t cluster);
+    /* How many blocks of the launch can be on the device at once, all of it being free: a multiple
+     * of the cluster; 0 if not even one cluster can. args are not read. NULL = without limit. */
+    gk_status (*resident)(gki_device *device, const gki_kernel_launch *launch, int64_t *blocks);
     gk_status (*launch)(gki_device *device, const gki_kernel_launch *launch, void *stream);
+    /* The description, which gki_map_check() has passed, as the device reads it. */
+    gk_status (*map_encode)(gki_device *device, const gk_map_desc *desc, gk_tensor_map *out);
 
     /*
      * Runs launches[0], launches[1], .. launches[count - 1], `repeats` times over, on a stream of

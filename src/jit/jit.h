@@ -121,4 +121,30 @@ gk_status gki_kernel_load(gki_jit *jit, const gk_op_desc *op, const gk_variant *
 bool gki_kernel_fits(const gki_kernel *kernel, const gk_launch *launch,
                      const gk_device_info *device, gk_reason *reason);
 
+/* --- launches (args.c) --- */
+
+enum { GKI_ARGS_ALIGN = 64 };
+
+/* What the launches of one problem have in common. */
+typedef struct gki_recipe {
+    const gk_op_desc *op;
+    const gk_variant *variant;
+    const gk_problem *problem;
+    const gk_config *config;
+    const gki_kernel *kernel; /* loaded */
+    const gk_launch *launch;
+} gki_recipe;
+
+/*
+ * The launch for one call. args has room for GK_MAX_KERNEL_ARGS bytes, is aligned to GKI_ARGS_ALIGN
+ * and receives the parameter struct, to which *out then points. workspace and zeroed as for
+ * gk_op_desc.pack. Errors: of the variant's maps.
+ */
+gk_status gki_launch_make(gki_device *device, const gki_recipe *recipe, const gk_call *call,
+                          void *workspace, void *zeroed, unsigned char *args,
+                          gki_kernel_launch *out);
+
+/* Whether the description is one that the hardware takes. */
+bool gki_map_check(const gk_map_desc *desc, gk_reason *reason);
+
 #endif

@@ -331,6 +331,39 @@ static gk_status reserve(gki_jit *jit, gki_entry *entry, gki_module *module,
     return status;
 }
 
+/* Clusters, and all blocks of a cooperative launch, need room at the same time. */
+static gk_status check_resident(gki_jit *jit, const gki_entry *entry, const gk_launch *launch)
+{
+    gki_device *device = jit->options.device;
+    int64_t blocks = 0;
+    if (launch == NULL || (launch->cluster <= 1 && !launch->cooperative) ||
+        device->driver->resident == NULL) {
+        return GK_OK;
+    }
+    const gki_kernel_launch asked = {
+        .module = atomic_load_explicit(&entry->kernel.module, memory_order_acquire),
+        .grid = launch->grid,
+        .threads = launch->threads,
+        .cluster = launch->cluster,
+        .cooperative = launch->cooperative,
+        .smem = launch->smem,
+    };
+    const gk_status status = device->driver->resident(device, &asked, &blocks);
+    if (status != GK_OK) {
+        return status;
+    }
+    const int64_t needed = launch->cooperative ? launch->grid : launch->cluster;
+    if (blocks < needed) {
+        return gk_fail(
+            GK_ERR_NO_CONFIG, WHERE,
+            "%s: %lld blocks of %d threads with %lld bytes of shared memory, in clusters "
+            "of %d, must be on the device at once, it has room for %lld",
+            entry->kernel.name, (long long)needed, (int)launch->threads, (long long)launch->smem,
+            launch->cluster > 1 ? (int)launch->cluster : 1, (long long)blocks);
+    }
+    return GK_OK;
+}
+
 gk_status gki_kernel_load(gki_jit *jit, const gk_op_desc *op, const gk_variant *variant,
                           const gk_problem *problem, const gk_config *config,
                           const gk_launch *launch, gki_kernel **out)
@@ -353,6 +386,9 @@ gk_status gki_kernel_load(gki_jit *jit, const gk_op_desc *op, const gk_variant *
             atomic_store_explicit(&entry->kernel.module, module, memory_order_release);
         }
         pthread_mutex_unlock(&entry->mutex);
+    }
+    if (status == GK_OK) {
+        status = check_resident(jit, entry, launch);
     }
     gki_free(source);
     if (status == GK_OK) {

@@ -30,7 +30,13 @@ static const gk_preset presets[] = {
 };
 
 /* The variant that serves everything comes first. */
-static const gk_variant *const variants[] = {&gki_matmul_simt, &gki_matmul_mma};
+static const gk_variant *const variants[] = {
+    &gki_matmul_simt,
+    &gki_matmul_mma,
+    &gki_matmul_wgmma,
+    &gki_matmul_wgmma_f32,
+    &gki_matmul_gemv,
+};
 
 static bool is_empty(const gk_problem *problem)
 {
@@ -55,7 +61,7 @@ const gk_op_desc gki_op_matmul = {
     .presets = presets,
     .n_presets = 1,
     .variants = variants,
-    .n_variants = 2,
+    .n_variants = sizeof(variants) / sizeof(variants[0]),
     .cases = gki_matmul_cases,
     .n_cases = GKI_MATMUL_CASES,
     .infer = gki_matmul_infer,

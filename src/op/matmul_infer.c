@@ -465,7 +465,7 @@ static void write_problem(const gk_call *call, gk_problem *problem)
     problem->attrs[MATMUL_ACTIVATION] = (uint8_t)call->attrs[MATMUL_ACTIVATION];
     /* The mode means something for f32 operands only. */
     problem->attrs[MATMUL_MATH] =
-        a->dtype == GK_F32 && call->attrs[MATMUL_MATH] == GK_MATH_TF32 ? GK_MATH_TF32 : GK_MATH_F32;
+        a->dtype == GK_F32 ? (uint8_t)call->attrs[MATMUL_MATH] : GK_MATH_F32;
     problem->attrs[MATMUL_BETA] = call->attrs[MATMUL_BETA] != 0;
 }
 

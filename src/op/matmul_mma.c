@@ -14,6 +14,7 @@ enum {
     SLICE_K,
     SPLIT_K,
     GROUP_M,
+    CACHE_L1,
     N_PARAMS,
 };
 
@@ -26,6 +27,7 @@ static const int32_t stages_values[] = {2, 3, 4, 6};
 static const int32_t slice_k_values[] = {1, 2, 4};
 static const int32_t split_k_values[] = {1, 2, 3, 4, 6, 8, 16, 32, 64};
 static const int32_t group_m_values[] = {1, 4, 16};
+static const int32_t cache_l1_values[] = {0, 1};
 
 #define VALUES(list) list, sizeof(list) / sizeof((list)[0])
 
@@ -39,6 +41,7 @@ static const gk_param params[N_PARAMS] = {
     [SLICE_K] = {"SLICE_K", "_k", VALUES(slice_k_values), 0},
     [SPLIT_K] = {"SPLIT_K", "", VALUES(split_k_values), 1},
     [GROUP_M] = {"GROUP_M", "", VALUES(group_m_values), 1},
+    [CACHE_L1] = {"CACHE_L1", "_l", VALUES(cache_l1_values), 0},
 };
 
 static const int64_t MAX_PARTIALS = INT64_C(256) << 20;
@@ -181,6 +184,55 @@ static bool divides(int64_t extent, int64_t depth, bool k_contiguous, const shap
     return step % rows == 0 && row_bytes / pitch % (step / rows) == 0;
 }
 
+/* Blocks that a multiprocessor holds. */
+static int64_t residents(const gk_device_info *device, const shape *s)
+{
+    const int64_t threads = s->warps * 32;
+    int64_t fit = larger(device->regs_per_sm, 65536) / (s->registers * threads);
+    const int64_t by_smem = larger(device->smem_per_sm, 65536) / (s->smem + 1024);
+    const int64_t by_threads = larger(device->max_threads_per_sm, 1024) / threads;
+    fit = fit < by_smem ? fit : by_smem;
+    fit = fit < by_threads ? fit : by_threads;
+    return larger(fit, 1);
+}
+
+/* Bytes from row to row of an operand. Densely packed rows are assumed: the problem does not say
+ * how far apart they are. */
+static int64_t row_bytes(const gk_problem *problem, int operand)
+{
+    const int row_major = problem->layout[operand] == GK_LAYOUT_ROW;
+    const int axis =
+        operand == MATMUL_A ? (row_major ? MATMUL_K : MATMUL_M) : (row_major ? MATMUL_N : MATMUL_K);
+    return problem->dims[axis] * (int64_t)gk_dtype_size((gk_dtype)problem->dtype[operand]);
+}
+
+/* Do rows that are copied 16 bytes at a time begin inside the 32-byte sectors of the caches? Two
+ * copies then ask for the same sector, which L1 can answer. */
+static bool shares_sectors(const gk_problem *problem, int operand)
+{
+    return problem->align[operand] == 16 && row_bytes(problem, operand) % 32 != 0;
+}
+
+static bool check_cache(const gk_problem *problem, const gk_device_info *device,
+                        const gk_config *config, const shape *s, gk_reason *reason)
+{
+    static const int64_t LEAST_L1 = 48
+                                    << 10; /* with less the copies under way push each other out */
+    static const int64_t NEVER_SHARED = 28 << 10; /* of the memory that L1 has with shared memory */
+    if (config->values[CACHE_L1] == 0) {
+        return true;
+    }
+    if (!shares_sectors(problem, MATMUL_A) && !shares_sectors(problem, MATMUL_B)) {
+        return gk_refuse(reason, "CACHE_L1 is 1 although no rows copied by 16 bytes share sectors");
+    }
+    const int64_t l1 = device->smem_per_sm + NEVER_SHARED - residents(device, s) * (s->smem + 1024);
+    if (l1 < LEAST_L1) {
+        return gk_refuse(reason, "CACHE_L1 is 1, but shared memory leaves %lld bytes of L1",
+                         (long long)l1);
+    }
+    return true;
+}
+
 static bool check(const gk_problem *problem, const gk_device_info *device, const gk_config *config,
                   gk_reason *reason)
 {
@@ -204,7 +256,8 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
         return gk_refuse(reason, "%d threads cannot share the copying of a %dx%dx%d tile evenly",
                          (int)s.warps * 32, (int)v[BLOCK_M], (int)v[BLOCK_N], (int)v[BLOCK_K]);
     }
-    return check_split(problem, device, config, reason);
+    return check_cache(problem, device, config, &s, reason) &&
+           check_split(problem, device, config, reason);
 }
 
 static void launch(const gk_problem *problem, const gk_device_info *device, const gk_config *config,
@@ -226,25 +279,15 @@ static double rate(const gk_problem *problem, const gk_device_info *device)
     return problem->dtype[MATMUL_A] == GK_F32 ? half / 2 : half;
 }
 
-/* Blocks that a multiprocessor holds. */
-static int64_t residents(const gk_device_info *device, const shape *s)
-{
-    const int64_t threads = s->warps * 32;
-    int64_t fit = larger(device->regs_per_sm, 65536) / (s->registers * threads);
-    const int64_t by_smem = larger(device->smem_per_sm, 65536) / (s->smem + 1024);
-    const int64_t by_threads = larger(device->max_threads_per_sm, 1024) / threads;
-    fit = fit < by_smem ? fit : by_smem;
-    fit = fit < by_threads ? fit : by_threads;
-    return larger(fit, 1);
-}
-
 /*
  * The model. Its weights are fitted to some 5000 measurements of bf16 and tf32 on an H100; they
  * are clocks unless they say otherwise.
  */
 static const double SHARED_BYTES = 150;      /* shared memory, bytes a clock */
 static const double L2_BYTES = 78;           /* from L2 into shared memory, bytes a clock */
-static const double CUT_LINES = 3.16;        /* how much slower if rows begin inside cache lines */
+static const double CUT_LINES = 1.15;        /* how much slower if rows begin inside cache lines */
+static const double CUT_SECTORS = 3.16;      /* or inside sectors */
+static const double CUT_SECTORS_L1 = 2.6;    /* or there, through L1 */
 static const double FEW_WARPS = 0.0359;      /* what one warp a scheduler leaves uncovered */
 static const double BARRIER = 52.6;          /* of a tile of K, shared by the resident blocks */
 static const double COPY_LATENCY = 1260;     /* from the start of a tile's copies to their end */
@@ -257,18 +300,22 @@ static const double SPLIT_READ = 0.898; /* partial sums read back, by what a thr
 static const double MEMORY_LATENCY = 3.01e-07; /* seconds, under load */
 static const double KERNEL_START = 1.91e-06;   /* seconds */
 
-/* Bytes of a tile of K, more where rows begin inside cache lines. Densely packed rows are assumed:
- * the problem does not say how far apart they are. */
-static double copied_bytes(const gk_problem *problem, const int32_t *v, const shape *s)
+/* How much longer the copies of an operand take than those of whole cache lines. */
+static double cut_rows(const gk_problem *problem, const gk_config *config, int operand)
 {
-    const int64_t *dims = problem->dims;
-    const int64_t a_row =
-        problem->layout[MATMUL_A] == GK_LAYOUT_ROW ? dims[MATMUL_K] : dims[MATMUL_M];
-    const int64_t b_row =
-        problem->layout[MATMUL_B] == GK_LAYOUT_ROW ? dims[MATMUL_N] : dims[MATMUL_K];
-    const double a = a_row * s->element % 128 == 0 ? 1 : CUT_LINES;
-    const double b = b_row * s->element % 128 == 0 ? 1 : CUT_LINES;
-    return (v[BLOCK_M] * a + v[BLOCK_N] * b) * v[BLOCK_K] * (double)s->element;
+    if (row_bytes(problem, operand) % 32 != 0) {
+        return config->values[CACHE_L1] != 0 ? CUT_SECTORS_L1 : CUT_SECTORS;
+    }
+    return row_bytes(problem, operand) % 128 != 0 ? CUT_LINES : 1;
+}
+
+/* Bytes of a tile of K, more where rows begin inside cache lines. */
+static double copied_bytes(const gk_problem *problem, const gk_config *config, const shape *s)
+{
+    const int32_t *v = config->values;
+    return (v[BLOCK_M] * cut_rows(problem, config, MATMUL_A) +
+            v[BLOCK_N] * cut_rows(problem, config, MATMUL_B)) *
+           v[BLOCK_K] * (double)s->element;
 }
 
 /* Clocks of one tile of K in one of `resident` blocks that share a multiprocessor. */
@@ -281,7 +328,7 @@ static double tile_clocks(const gk_problem *problem, const gk_device_info *devic
     const double fragments =
         (double)s->warps / v[SLICE_K] * (v[WARP_M] + v[WARP_N]) * k * (double)s->element;
     const double shared = (fragments + (double)s->stage_bytes) / SHARED_BYTES;
-    const double from_l2 = copied_bytes(problem, v, s) / L2_BYTES;
+    const double from_l2 = copied_bytes(problem, config, s) / L2_BYTES;
     const double busy = gki_at_least(gki_at_least(multiply, shared), from_l2) + 0.2 * from_l2 +
                         ODD_PIECE * (double)(s->odd_pieces * s->warps);
     const double warps = resident * (double)s->warps / 4; /* a scheduler */

@@ -110,17 +110,24 @@ static double accumulator_error(const gk_problem *problem)
     if (problem->attrs[MATMUL_MATH] == GK_MATH_TF32) {
         error += 0x1p-10 * (depth > 36 ? 6 / sqrt(depth) : 1);
     }
+    if (dtype == GK_E4M3 || dtype == GK_E5M2) {
+        error += 0x1p-13 * (2 + sqrt(depth) / 8);
+    }
     return error;
 }
 
 /*
- * |out - ref| <= relative * scale + absolute, from three sources:
+ * |out - ref| <= relative * scale + absolute, from four sources:
  *  - sums: u (8 + 4 sqrt(K)) times the sum of magnitudes, u the unit roundoff of f32 (of f64 for
  *    f64). The rounding errors of a sum of K terms grow like sqrt(K) u unless they conspire
  *    (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 2.8 and 4.2); tensor cores,
  *    which cut bits off, stay within it too. The 8 covers the epilogue.
  *  - operands: tf32 keeps 11 significant bits, so a product is off by up to 2^-10 of it; K such
  *    errors of random signs add up to 6/sqrt(K) of their sum at most, in practice.
+ *  - 8-bit operands: tensor cores add 32 products at a time to a sum that they cut to some 14 bits.
+ *    With signs at random the sum grows like sqrt(K), so the cuts add up to K sqrt(K) / 32 of a bit
+ *    of its last place: 2^-13 (2 + sqrt(K) / 8) of the magnitudes is 2.5 times the largest error
+ *    seen among 8192^2 elements on an H100, K 8192. Sums of one sign may lose more.
  *  - the result's rounding: u of c's dtype times |ref|, folded into the scale that
  *    gki_matmul_reference() reports, and its smallest subnormal as the absolute part.
  * Integers are exact.

@@ -52,6 +52,9 @@ double gki_matmul_peak(const gk_problem *problem, const gk_device_info *device)
         break;
     case GK_F32:
         rate = problem->attrs[MATMUL_MATH] == GK_MATH_TF32 ? found->tf32 : found->f32;
+        if (problem->attrs[MATMUL_MATH] == GK_MATH_DEFAULT && found->cc == 90) {
+            rate = found->half / 6; /* six products of bf16 parts, see matmul_wgmma_f32.cu */
+        }
         break;
     case GK_F16:
     case GK_BF16:

@@ -120,23 +120,16 @@ static gk_status check_scratch(gki_session *s, const gk_launch *launch, gki_verd
 
 /* --- launches --- */
 
-static void fill_launch(gki_session *s, const gki_entrant *e, const gki_bench *bench,
-                        const gki_kernel *kernel, const gk_launch *launch, uint32_t set,
-                        uint32_t slot)
+static gk_status fill_launch(gki_session *s, const gki_entrant *e, const gki_bench *bench,
+                             const gki_kernel *kernel, const gk_launch *launch, uint32_t set,
+                             uint32_t slot)
 {
     unsigned char *args = s->args + (size_t)slot * GK_MAX_KERNEL_ARGS;
-    gki_kernel_launch *out = &s->launches[slot];
-    memset(out, 0, sizeof(*out));
-    out->module = atomic_load(&kernel->module);
-    out->grid = launch->grid;
-    out->threads = launch->threads;
-    out->cluster = launch->cluster;
-    out->smem = launch->smem;
-    out->args = args;
-    out->args_size =
-        s->op->pack(gki_operands_call(bench->operands, set), &bench->problem, e->candidate.variant,
-                    &e->candidate.config, launch->workspace > 0 ? s->workspace.memory : NULL,
-                    launch->zeroed > 0 ? s->zeroed.memory : NULL, args);
+    const gki_recipe recipe = {
+        s->op, e->candidate.variant, &bench->problem, &e->candidate.config, kernel, launch};
+    return gki_launch_make(s->device, &recipe, gki_operands_call(bench->operands, set),
+                           launch->workspace > 0 ? s->workspace.memory : NULL,
+                           launch->zeroed > 0 ? s->zeroed.memory : NULL, args, &s->launches[slot]);
 }
 
 static gk_status make_room(gki_session *s)
@@ -144,7 +137,7 @@ static gk_status make_room(gki_session *s)
     if (s->launches == NULL) {
         s->launches = gki_calloc(MAX_LAUNCHES, sizeof(s->launches[0]));
         /* Kernel parameters are read with their own types. */
-        s->args = gki_alloc_aligned(64, (size_t)MAX_LAUNCHES * GK_MAX_KERNEL_ARGS);
+        s->args = gki_alloc_aligned(GKI_ARGS_ALIGN, (size_t)MAX_LAUNCHES * GK_MAX_KERNEL_ARGS);
     }
     if (s->launches == NULL || s->args == NULL) {
         return gki_fail_nomem("tune", (size_t)MAX_LAUNCHES * GK_MAX_KERNEL_ARGS);
@@ -191,8 +184,10 @@ static gk_status run_once(gki_session *s, gki_entrant *e, gki_bench *bench,
     if (status != GK_OK) {
         return status;
     }
-    fill_launch(s, e, bench, kernel, launch, 0, 0);
-    status = s->device->driver->launch(s->device, &s->launches[0], s->stream);
+    status = fill_launch(s, e, bench, kernel, launch, 0, 0);
+    if (status == GK_OK) {
+        status = s->device->driver->launch(s->device, &s->launches[0], s->stream);
+    }
     if (status == GK_OK) {
         status = s->device->driver->synchronize(s->device, s->stream);
     }
@@ -284,8 +279,11 @@ gk_status gki_trial_time(gki_session *s, gki_entrant *e, const gki_bench *bench,
     }
     runs = runs < MAX_LAUNCHES ? runs : MAX_LAUNCHES;
     uint32_t sets = bench->operands->sets;
-    for (uint32_t i = 0; i < runs; i++) {
-        fill_launch(s, e, bench, kernel, &launch, (s->next_set + i) % sets, i);
+    for (uint32_t i = 0; i < runs && status == GK_OK; i++) {
+        status = fill_launch(s, e, bench, kernel, &launch, (s->next_set + i) % sets, i);
+    }
+    if (status != GK_OK) {
+        return status;
     }
     s->next_set = (s->next_set + runs) % sets;
     /* Below 50 us a launch, the host's rate would be what is measured. */

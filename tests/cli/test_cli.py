@@ -294,21 +294,6 @@ class Cli(unittest.TestCase):
         self.assertEqual(run.returncode, 1)
         self.assertIn('expected "cuda", "cuda:N" or "cpu"', run.stderr)
 
-    def test_bench_usage_errors_need_no_device(self):
-        for args in ([], ['no_such_op', '8x8x8'], ['matmul', '8x8'], ['matmul'],
-                     ['--host-cost', 'matmul', '8x8x8']):
-            run = self.run_tool('gk-bench', *args, '--cache', str(self.cache),
-                                GK_CUDA_DRIVER='/nonexistent/libcuda.so.1')
-            self.assertEqual(run.returncode, 2, f'{args}: {run.stderr}')
-            self.assertIn('see gk-bench --help', run.stderr)
-            self.assertFalse(self.cache.exists())
-
-    def test_bench_on_the_cpu_device_runs(self):
-        run = self.run_tool('gk-bench', 'matmul_relu', '8x8x8', '--device', 'cpu', '--cache',
-                            str(self.cache), '--rounds', '1', '--json')
-        self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual(json.loads(run.stdout)['shape'], 'f32 nn 8x8x8')
-
 
 if __name__ == '__main__':
     TOOLS = pathlib.Path(sys.argv.pop(1))

@@ -205,6 +205,23 @@ static void collect(classes *list, const gk_op_desc *op, uint16_t op_index)
     }
 }
 
+/* Variants may look at the sizes, too: each class once more, with sizes that are not round. */
+static void add_ragged(classes *list)
+{
+    const uint32_t n = list->n_items;
+    for (uint32_t i = 0; i < n; i++) {
+        if (list->n_items == MAX_CLASSES) {
+            (void)fprintf(stderr, "compile_sweep: more than %d problem classes\n", MAX_CLASSES);
+            exit(1);
+        }
+        gk_problem *ragged = &list->items[list->n_items++];
+        *ragged = list->items[i];
+        for (int d = 0; d < GK_MAX_DIMS; d++) {
+            ragged->dims[d] -= ragged->dims[d] > 8 ? 4 : 0;
+        }
+    }
+}
+
 /* --- jobs --- */
 
 typedef struct job {
@@ -478,6 +495,7 @@ static bool sweep_arch(const arch *a, const options *opt, const gki_nvrtc_api *n
         }
         problems.n_items = 0;
         collect(&problems, op, (uint16_t)i);
+        add_ragged(&problems);
         for (uint32_t v = 0; v < op->n_variants && problems.n_items > 0; v++) {
             const gk_variant *variant = op->variants[v];
             if ((opt->variant == NULL || strcmp(variant->name, opt->variant) == 0) &&

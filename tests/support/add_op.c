@@ -174,10 +174,28 @@ static const int32_t WIDE[] = {512};
 static const gk_param PLAIN_PARAMS[] = {{"BLOCK", "x", BLOCKS, 5, 0}, {"SPAN", "_s", SPANS, 2, 1}};
 static const gk_param WIDE_PARAMS[] = {{"BLOCK", "x", WIDE, 1, 0}};
 
-const gk_variant add_plain = {sizeof(gk_variant), "plain", "add.cu",   PLAIN_PARAMS, 2, 0, check,
-                              constants,          launch,  model_plain};
-const gk_variant add_wide = {sizeof(gk_variant), "wide", "add.cu",  WIDE_PARAMS, 1, 0, check,
-                             constants,          launch, model_wide};
+const gk_variant add_plain = {
+    .struct_size = sizeof(gk_variant),
+    .name = "plain",
+    .source = "add.cu",
+    .params = PLAIN_PARAMS,
+    .n_params = 2,
+    .check = check,
+    .constants = constants,
+    .launch = launch,
+    .model = model_plain,
+};
+const gk_variant add_wide = {
+    .struct_size = sizeof(gk_variant),
+    .name = "wide",
+    .source = "add.cu",
+    .params = WIDE_PARAMS,
+    .n_params = 1,
+    .check = check,
+    .constants = constants,
+    .launch = launch,
+    .model = model_wide,
+};
 static const gk_variant *const VARIANTS[] = {&add_plain, &add_wide};
 static const gk_arg_desc ARGS[] = {{"a", 0, 0}, {"b", 0, 0}, {"c", 1, 0}};
 static const char *const DIMS[] = {"N"};

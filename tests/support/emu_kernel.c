@@ -1,7 +1,9 @@
 #define _GNU_SOURCE
 #include "support/emu_kernel.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/str.h"
@@ -46,7 +48,18 @@ gk_status emu_compile(gki_device *device, const char *body, gki_compiled *out)
     gki_buf_puts(&source, "#define GK_KERNEL_NAME test_kernel\n");
     assert_gk_ok(gki_template_append(expander, "gk/prelude.cuh", &source));
     assert_gk_ok(gki_template_append(expander, "gk/ptx.cuh", &source));
-    gki_buf_puts(&source, "#line 1 \"test.cu\"\n");
+    unsigned line = 1;
+    static const char INCLUDE[] = "#include \"";
+    while (strncmp(body, INCLUDE, sizeof INCLUDE - 1) == 0) {
+        char name[64];
+        body += sizeof INCLUDE - 1;
+        const int length = (int)strcspn(body, "\"");
+        (void)snprintf(name, sizeof name, "%.*s", length, body);
+        assert_gk_ok(gki_template_append(expander, name, &source));
+        body += strcspn(body, "\n") + 1;
+        line++;
+    }
+    gki_buf_printf(&source, "#line %u \"test.cu\"\n", line);
     gki_buf_puts(&source, body);
     assert_false(source.failed);
     const gk_status status = device->driver->compile(device, source.text, out);

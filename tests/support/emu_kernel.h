@@ -15,7 +15,7 @@ int emu_tear_down(void **state);
 
 /*
  * Compiles and loads `body` behind the prelude and gk/ptx.cuh. The body's first line is line 1 of
- * "test.cu"; its kernel's name is test_kernel.
+ * "test.cu"; its kernel's name is test_kernel. Templates that it begins to include are expanded.
  */
 gki_module *emu_load(gki_device *device, const char *body);
 

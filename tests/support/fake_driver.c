@@ -290,6 +290,29 @@ static gk_status run(fake_device *fake, const gki_kernel_launch *launch)
     return fake->run(fake->run_user, module, launch);
 }
 
+static gk_status fake_resident(gki_device *device, const gki_kernel_launch *launch, int64_t *blocks)
+{
+    fake_device *fake = of(device);
+    *blocks = launch->cluster > 1 ? fake->room / launch->cluster * launch->cluster : fake->room;
+    return enter(fake, &fake->resident, "resident");
+}
+
+/* A map is the description itself. */
+static gk_status fake_map_encode(gki_device *device, const gk_map_desc *desc, gk_tensor_map *out)
+{
+    fake_device *fake = of(device);
+    const gk_status status = enter(fake, &fake->map, "map_encode");
+    _Static_assert(sizeof(*desc) <= sizeof(*out), "a map holds its description");
+    if ((uintptr_t)out % 64 != 0) {
+        die("a misaligned map");
+    }
+    if (status == GK_OK) {
+        memset(out, 0, sizeof(*out));
+        memcpy(out, desc, sizeof(*desc));
+    }
+    return status;
+}
+
 static gk_status fake_launch(gki_device *device, const gki_kernel_launch *launch, void *stream)
 {
     fake_device *fake = of(device);
@@ -343,7 +366,9 @@ static const gki_driver TABLE = {
     .module_load = fake_module_load,
     .module_unload = fake_module_unload,
     .module_reserve = fake_module_reserve,
+    .resident = fake_resident,
     .launch = fake_launch,
+    .map_encode = fake_map_encode,
     .time = fake_time,
 };
 
@@ -392,6 +417,7 @@ fake_device *fake_device_create(void)
     device->table.open = fake_open;
     device->base.driver = &device->table;
     device->info = H100;
+    device->room = H100.sm_count;
     device->fallback.registers = 64;
     device->fallback.seconds = 1e-3;
     return device;

@@ -66,7 +66,7 @@ typedef struct fake_device {
     gki_device base;
     gki_driver table;    /* base.driver points here: slots and name can be replaced */
     gk_device_info info; /* an H100 at first */
-    fake_fault alloc, copy, compile, load, reserve, launch, time;
+    fake_fault alloc, copy, compile, load, reserve, resident, launch, time, map;
     fake_rule fallback;
     fake_rule rules[FAKE_MAX_RULES];
     uint32_t n_rules;
@@ -82,6 +82,7 @@ typedef struct fake_device {
     atomic_int live_modules;
     atomic_int_fast64_t reserved_smem; /* of the last module_reserve */
     atomic_int reserved_cluster;
+    int64_t room; /* blocks that can be on the device at once; 132 at first */
 } fake_device;
 
 /* Ends the program if memory is out. */

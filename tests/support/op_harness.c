@@ -74,10 +74,9 @@ static void draw_words(const op_harness *h, op_random *r, op_item *item)
     item->epilogue = draw(r, h->options.epilogue, op_epilogues);
 }
 
-/* The configurations of the item's variant for its words on a shape with all axes long. */
-static gk_config *configs_for(const op_harness *h, const op_item *item, uint32_t *count)
+static gk_config *configs_on(const op_harness *h, const op_item *item, const int64_t *dims,
+                             uint32_t *count)
 {
-    static const int64_t dims[GK_MAX_DIMS] = {129, 127, 65};
     gk_tensor tensors[GK_MAX_ARGS];
     gk_call call;
     gk_problem problem;
@@ -87,6 +86,30 @@ static gk_config *configs_for(const op_harness *h, const op_item *item, uint32_t
         return NULL;
     }
     return op_configs(item->variant, &problem, &h->device, true, count);
+}
+
+/* The configurations of the item's variant for its words on a shape with all axes long, and for a
+ * variant that serves none such, on shapes with a short axis. */
+static gk_config *configs_for(const op_harness *h, const op_item *item, uint32_t *count)
+{
+    static const int64_t long_axes[GK_MAX_DIMS] = {129, 127, 65};
+    static const int64_t short_axes[][GK_MAX_DIMS] = {{2, 127, 65}, {9, 127, 65}};
+    gk_config *all = configs_on(h, item, long_axes, count);
+    if (*count > 0) {
+        return all;
+    }
+    for (size_t i = 0; i < sizeof(short_axes) / sizeof(short_axes[0]); i++) {
+        uint32_t more = 0;
+        gk_config *configs = configs_on(h, item, short_axes[i], &more);
+        gk_config *grown = realloc(all, (*count + more + 1) * sizeof(*all));
+        if (configs != NULL && grown != NULL) {
+            memcpy(grown + *count, configs, more * sizeof(*configs));
+            *count += more;
+        }
+        all = grown != NULL ? grown : all;
+        free(configs);
+    }
+    return all;
 }
 
 static bool parse_config(const gk_variant *variant, const char *text, gk_config *out)

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "fake_cuda.h"
 
+#include <stdbool.h>
+
 #include "driver/cuda/cuda_abi.h"
 #include "fake_env.h"
 
@@ -71,26 +73,13 @@ gki_cu_result cuDriverGetVersion(int *version)
 
 gki_cu_result cuGetErrorName(gki_cu_result error, const char **out)
 {
-    switch (error) {
-    case 2:
-        *out = "CUDA_ERROR_OUT_OF_MEMORY";
-        return 0;
-    case 100:
-        *out = "CUDA_ERROR_NO_DEVICE";
-        return 0;
-    case 209:
-        *out = "CUDA_ERROR_NO_BINARY_FOR_GPU";
-        return 0;
-    case 700:
-        *out = "CUDA_ERROR_ILLEGAL_ADDRESS";
-        return 0;
-    case 701:
-        *out = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES";
-        return 0;
-    default:
-        *out = NULL;
-        return GKI_CU_INVALID_VALUE;
-    }
+    *out = error == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
+           : error == 100 ? "CUDA_ERROR_NO_DEVICE"
+           : error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
+           : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+           : error == 701 ? "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+                          : NULL;
+    return *out != NULL ? 0 : (gki_cu_result)GKI_CU_INVALID_VALUE;
 }
 
 gki_cu_result cuGetErrorString(gki_cu_result error, const char **out)
@@ -457,22 +446,84 @@ gki_cu_result cuLaunchKernel(gki_cu_function function, unsigned int grid_x, unsi
     if (grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 || extra != NULL) {
         return GKI_CU_INVALID_VALUE;
     }
-    fake_launch launch = {grid_x, block_x, smem, 1, 0, stream};
+    fake_launch launch = {grid_x, block_x, smem, 1, 0, 0, stream};
     clock_us += FAKE_LAUNCH_US;
     return record(fake->launches, &fake->n_launches, launch, params);
+}
+
+static bool set_attribute(fake_launch *launch, gki_cu_enum id, const gki_cu_attribute_value *value)
+{
+    if (id == GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION && value->cluster.y == 1 &&
+        value->cluster.z == 1) {
+        launch->cluster = value->cluster.x;
+        return true;
+    }
+    launch->cooperative = (uint32_t)value->cooperative;
+    return id == GKI_CU_ATTRIBUTE_COOPERATIVE;
+}
+
+static bool read_config(const gki_cu_launch_config *config, fake_launch *launch)
+{
+    const fake_launch plain = {config->grid_x, config->block_x, config->smem, 1, 0, 0,
+                               config->stream};
+    *launch = plain;
+    for (unsigned i = 0; i < config->n_attrs; i++) {
+        if (!set_attribute(launch, config->attrs[i].id, &config->attrs[i].value)) {
+            return false;
+        }
+    }
+    return config->n_attrs > 0 && config->grid_y == 1 && config->block_y == 1;
+}
+
+gki_cu_result cuOccupancyMaxActiveClusters(int *count, gki_cu_function function,
+                                           const gki_cu_launch_config *config)
+{
+    (void)function;
+    *count = fake->resident;
+    if (!read_config(config, &fake->occupancy)) {
+        return GKI_CU_INVALID_VALUE;
+    }
+    return fake->fail_occupancy != 0 ? fake->fail_occupancy : need_context();
+}
+
+gki_cu_result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, gki_cu_function function,
+                                                          int threads, size_t smem)
+{
+    (void)function;
+    *count = fake->resident;
+    fake->occupancy = (fake_launch){.threads = (uint32_t)threads, .smem = (uint32_t)smem};
+    return fake->fail_occupancy != 0 ? fake->fail_occupancy : need_context();
+}
+
+gki_cu_result cuTensorMapEncodeTiled(gki_cu_tensor_map *map, gki_cu_enum type, uint32_t rank,
+                                     void *data, const uint64_t *dims, const uint64_t *strides,
+                                     const uint32_t *box, const uint32_t *element_strides,
+                                     gki_cu_enum interleave, gki_cu_enum swizzle,
+                                     gki_cu_enum l2_promotion, gki_cu_enum fill)
+{
+    fake_map *last = &fake->map;
+    *last =
+        (fake_map){type, rank, interleave, swizzle, l2_promotion, fill, data, {0}, {0}, {0}, {0}};
+    memcpy(last->dims, dims, rank * sizeof(*dims));
+    memcpy(last->strides, strides, (rank - 1) * sizeof(*strides));
+    memcpy(last->box, box, rank * sizeof(*box));
+    memcpy(last->element_strides, element_strides, rank * sizeof(*element_strides));
+    memset(map, 0, sizeof(*map));
+    map->opaque[0] = (uintptr_t)data;
+    map->opaque[15] = (uint64_t)++fake->n_maps;
+    return (uintptr_t)map % 64 != 0 ? (gki_cu_result)GKI_CU_INVALID_VALUE
+           : fake->fail_map != 0    ? fake->fail_map
+                                    : need_context();
 }
 
 gki_cu_result cuLaunchKernelEx(const gki_cu_launch_config *config, gki_cu_function function,
                                void **params, void **extra)
 {
     (void)function;
-    if (config->n_attrs != 1 || config->attrs[0].id != GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION ||
-        config->grid_y != 1 || config->block_y != 1 || extra != NULL) {
+    fake_launch launch;
+    if (!read_config(config, &launch) || extra != NULL) {
         return GKI_CU_INVALID_VALUE;
     }
-    fake_launch launch = {
-        config->grid_x, config->block_x, config->smem, config->attrs[0].value.cluster.x, 0,
-        config->stream};
     clock_us += FAKE_LAUNCH_US;
     return record(fake->launches, &fake->n_launches, launch, params);
 }
@@ -503,7 +554,7 @@ gki_cu_result cuGraphAddKernelNode_v2(gki_cu_node *node, gki_cu_graph graph,
     }
     graph->nodes++;
     *node = memory(graph->nodes);
-    fake_launch launch = {kernel->grid_x, kernel->block_x, kernel->smem, 1, 0, NULL};
+    fake_launch launch = {kernel->grid_x, kernel->block_x, kernel->smem, 1, 0, 0, NULL};
     return record(fake->nodes, &fake->n_nodes, launch, kernel->params);
 }
 
@@ -511,10 +562,10 @@ gki_cu_result cuGraphKernelNodeSetAttribute(gki_cu_node node, gki_cu_enum attrib
                                             const gki_cu_attribute_value *value)
 {
     (void)node;
-    if (attribute != GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION || fake->n_nodes > FAKE_MAX_LAUNCHES) {
+    if (fake->n_nodes > FAKE_MAX_LAUNCHES ||
+        !set_attribute(&fake->nodes[fake->n_nodes - 1], attribute, value)) {
         return GKI_CU_INVALID_VALUE;
     }
-    fake->nodes[fake->n_nodes - 1].cluster = value->cluster.x;
     return need_context();
 }
 

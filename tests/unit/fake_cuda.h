@@ -17,9 +17,20 @@ typedef struct fake_launch {
     uint32_t threads;
     uint32_t smem;
     uint32_t cluster;
+    uint32_t cooperative;
     int32_t arg; /* the first four bytes of the parameters */
     void *stream;
 } fake_launch;
+
+/* The arguments of the last cuTensorMapEncodeTiled. */
+typedef struct fake_map {
+    uint32_t type, rank, interleave, swizzle, l2_promotion, fill;
+    void *data;
+    uint64_t dims[5];
+    uint64_t strides[4];
+    uint32_t box[5];
+    uint32_t element_strides[5];
+} fake_map;
 
 typedef struct fake_cuda {
     /* Set by tests: the CUresult that a call fails with. */
@@ -27,6 +38,9 @@ typedef struct fake_cuda {
     uint32_t fail_load;
     uint32_t fail_launch;
     uint32_t fail_sync;
+    uint32_t fail_map;
+    uint32_t fail_occupancy;
+    int32_t resident;    /* blocks a multiprocessor, or clusters */
     int32_t static_smem; /* of every function */
     void *capturing;     /* this stream is being captured, in global mode */
     int32_t capture_blocks_default;
@@ -46,7 +60,10 @@ typedef struct fake_cuda {
     int32_t graph_launches;
     uint32_t max_dynamic; /* of the last function */
     int32_t non_portable;
-    uint32_t n_launches; /* directly, not in a graph */
+    int32_t n_maps;
+    fake_map map;
+    fake_launch occupancy; /* what it was asked for last */
+    uint32_t n_launches;   /* directly, not in a graph */
     uint32_t n_nodes;
     fake_launch launches[FAKE_MAX_LAUNCHES];
     fake_launch nodes[FAKE_MAX_LAUNCHES];

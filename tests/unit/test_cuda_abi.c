@@ -44,6 +44,22 @@ _Static_assert((int)CU_STREAM_CAPTURE_MODE_RELAXED == (int)GKI_CU_CAPTURE_MODE_R
 _Static_assert((int)CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ==
                    (int)GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION,
                "");
+_Static_assert((int)CU_LAUNCH_ATTRIBUTE_COOPERATIVE == (int)GKI_CU_ATTRIBUTE_COOPERATIVE, "");
+_Static_assert((int)CU_TENSOR_MAP_INTERLEAVE_NONE == (int)GKI_CU_MAP_INTERLEAVE_NONE, "");
+_Static_assert((int)CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE == (int)GKI_CU_MAP_FILL_ZEROS, "");
+/* As the encoder numbers spans. */
+_Static_assert((int)CU_TENSOR_MAP_SWIZZLE_NONE == 0 && (int)CU_TENSOR_MAP_SWIZZLE_32B == 1 &&
+                   (int)CU_TENSOR_MAP_SWIZZLE_64B == 2 && (int)CU_TENSOR_MAP_SWIZZLE_128B == 3,
+               "");
+_Static_assert((int)CU_TENSOR_MAP_L2_PROMOTION_NONE == 0 &&
+                   (int)CU_TENSOR_MAP_L2_PROMOTION_L2_64B == 1 &&
+                   (int)CU_TENSOR_MAP_L2_PROMOTION_L2_128B == 2 &&
+                   (int)CU_TENSOR_MAP_L2_PROMOTION_L2_256B == 3,
+               "");
+#define CHECK_MAP_TYPE(suffix, number)                                                             \
+    _Static_assert((int)CU_TENSOR_MAP_DATA_TYPE_##suffix == (number),                              \
+                   "CU_TENSOR_MAP_DATA_TYPE_" #suffix);
+GKI_CU_MAP_TYPE_MAP(CHECK_MAP_TYPE)
 _Static_assert(SAME_TYPE(CUdeviceptr, gki_cu_ptr), "");
 _Static_assert(SAME_TYPE(CUdevice, gki_cu_device), "");
 _Static_assert(SAME_TYPE(CUresult, gki_cu_result), "");
@@ -60,6 +76,7 @@ SAME_SIZE(CUlaunchAttributeValue, gki_cu_attribute_value);
 SAME_SIZE(CUkernelNodeAttrValue, gki_cu_attribute_value);
 SAME_FIELD(CUlaunchAttributeValue, clusterDim, gki_cu_attribute_value, cluster);
 SAME_FIELD(CUlaunchAttributeValue, clusterDim.y, gki_cu_attribute_value, cluster.y);
+SAME_FIELD(CUlaunchAttributeValue, cooperative, gki_cu_attribute_value, cooperative);
 SAME_FIELD(CUlaunchAttributeValue, programmaticStreamSerializationAllowed, gki_cu_attribute_value,
            programmatic_serialization);
 SAME_SIZE(CUlaunchAttribute, gki_cu_attribute);
@@ -83,6 +100,7 @@ SAME_FIELD(CUDA_KERNEL_NODE_PARAMS_v2, kernelParams, gki_cu_kernel_node, params)
 SAME_FIELD(CUDA_KERNEL_NODE_PARAMS_v2, extra, gki_cu_kernel_node, extra);
 SAME_FIELD(CUDA_KERNEL_NODE_PARAMS_v2, kern, gki_cu_kernel_node, kernel);
 SAME_FIELD(CUDA_KERNEL_NODE_PARAMS_v2, ctx, gki_cu_kernel_node, context);
+SAME_SIZE(CUtensorMap, gki_cu_tensor_map);
 /* NOLINTEND(bugprone-sizeof-expression) */
 
 /* Pointers to functions: enumerations are compatible with their underlying type. */
@@ -96,6 +114,15 @@ _Static_assert(SAME_TYPE(__typeof__(cuLaunchKernelEx) *,
                          gki_cu_result (*)(const CUlaunchConfig *, gki_cu_function, void **,
                                            void **)),
                "signature of cuLaunchKernelEx");
+_Static_assert(SAME_TYPE(__typeof__(cuOccupancyMaxActiveClusters) *,
+                         gki_cu_result (*)(int *, gki_cu_function, const CUlaunchConfig *)),
+               "signature of cuOccupancyMaxActiveClusters");
+_Static_assert(SAME_TYPE(__typeof__(cuTensorMapEncodeTiled) *,
+                         gki_cu_result (*)(CUtensorMap *, gki_cu_enum, uint32_t, void *,
+                                           const uint64_t *, const uint64_t *, const uint32_t *,
+                                           const uint32_t *, gki_cu_enum, gki_cu_enum, gki_cu_enum,
+                                           gki_cu_enum)),
+               "signature of cuTensorMapEncodeTiled");
 _Static_assert(SAME_TYPE(__typeof__(cuGraphAddKernelNode_v2) *,
                          gki_cu_result (*)(gki_cu_node *, gki_cu_graph, const gki_cu_node *, size_t,
                                            const CUDA_KERNEL_NODE_PARAMS_v2 *)),

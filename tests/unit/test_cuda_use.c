@@ -55,7 +55,7 @@ static int use_all(gki_device *device)
     failed += driver->compile(device, "source", &code) != GK_OK;
     failed += driver->module_load(device, code.code, code.size, "k", &module) != GK_OK;
     failed += driver->module_reserve(device, module, 65536, 1) != GK_OK;
-    gki_kernel_launch launch = {module, 5, 128, 1, 65536, &arg, sizeof(arg)};
+    gki_kernel_launch launch = {module, 5, 128, 1, 0, 65536, &arg, sizeof(arg)};
     failed += driver->launch(device, &launch, stream) != GK_OK;
     failed += driver->time(device, &launch, 1, 2, false, &seconds) != GK_OK;
     failed += driver->time(device, &launch, 1, 2, true, &seconds) != GK_OK;
@@ -206,7 +206,7 @@ static void run_reserve(void *data)
     o->statuses[2] = driver->module_reserve(device, module, 49152, 1);
     o->values[3] = fake->max_dynamic;
     int32_t arg = 42;
-    gki_kernel_launch launch = {module, 7, 128, 1, 49152, &arg, sizeof(arg)};
+    gki_kernel_launch launch = {module, 7, 128, 1, 0, 49152, &arg, sizeof(arg)};
     o->statuses[3] = driver->launch(device, &launch, NULL);
     o->statuses[4] = driver->module_reserve(device, module, 100864, 1);
     o->values[4] = fake->max_dynamic;
@@ -283,7 +283,7 @@ static void run_failures(void *data)
         abort();
     }
     int32_t arg = 0;
-    gki_kernel_launch launch = {module, 7, 512, 1, 0, &arg, sizeof(arg)};
+    gki_kernel_launch launch = {module, 7, 512, 1, 0, 0, &arg, sizeof(arg)};
     fake->fail_launch = 701;
     o->statuses[4] = driver->launch(device, &launch, NULL);
     keep_message(o, 2);
@@ -336,6 +336,140 @@ static void test_failures(void **state)
     assert_int_equal(o.values[5], 0);
 }
 
+/* --- tensor maps, clusters and cooperative launches --- */
+
+static void run_maps(void *data)
+{
+    outcome *o = data;
+    prepare(o);
+    gki_device *device = open_device(o);
+    const gki_driver *driver = device->driver;
+    fake_cuda *fake = fake_state();
+    static const int32_t dtypes[] = {GK_F64, GK_F32, GK_F16, GK_BF16, GK_E4M3, GK_I32, GK_BOOL};
+    static const uint32_t spans[] = {0, 32, 64, 128};
+    gk_tensor_map map;
+    void *memory = &map; /* stands for device memory */
+    gk_map_desc desc = {.data = memory,
+                        .dtype = GK_BF16,
+                        .rank = 3,
+                        .dims = {100, 200, INT64_C(1) << 32},
+                        .strides = {-1, 208, 41600},
+                        .box = {64, 256, 1},
+                        .swizzle = 128,
+                        .l2_promotion = 256};
+    o->statuses[0] = driver->map_encode(device, &desc, &map);
+    uint64_t words[16];
+    memcpy(words, &map, sizeof(words));
+    o->values[0] = words[0] == (uintptr_t)memory && words[15] == 1;
+    const fake_map *last = &fake->map;
+    o->values[1] = last->data == memory && last->type == 9 && last->rank == 3 &&
+                   last->interleave == 0 && last->swizzle == 3 && last->l2_promotion == 3 &&
+                   last->fill == 0;
+    o->values[2] = last->dims[0] == 100 && last->dims[1] == 200 &&
+                   last->dims[2] == UINT64_C(1) << 32 && last->strides[0] == 208 &&
+                   last->strides[1] == 41600 && last->box[0] == 64 && last->box[1] == 256 &&
+                   last->box[2] == 1 && last->element_strides[2] == 1;
+    for (int i = 0; i < 7; i++) {
+        desc.dtype = dtypes[i];
+        desc.swizzle = spans[i % 4];
+        desc.l2_promotion = spans[i % 4] * 2;
+        o->statuses[1] |= driver->map_encode(device, &desc, &map);
+        o->values[3] = o->values[3] * 10 + last->type;
+        o->values[4] = o->values[4] * 10 + last->swizzle;
+        o->values[5] = o->values[5] * 10 + last->l2_promotion;
+    }
+    fake->fail_map = 1;
+    memset(&map, 7, sizeof(map));
+    o->statuses[2] = driver->map_encode(device, &desc, &map);
+    o->values[6] = map.bytes[0] == 7 && map.bytes[127] == 7;
+    keep_message(o, 0);
+    driver->close(device);
+}
+
+static void test_maps(void **state)
+{
+    (void)state;
+    outcome o = run(run_maps, "");
+    assert_int_equal(o.statuses[0], GK_OK);
+    assert_int_equal(o.values[0], 1);
+    assert_int_equal(o.values[1], 1);
+    assert_int_equal(o.values[2], 1);
+    assert_int_equal(o.statuses[1], GK_OK);
+    assert_int_equal(o.values[3], 8769030);
+    assert_int_equal(o.values[4], 123012);
+    assert_int_equal(o.values[5], 123012);
+    assert_int_equal(o.statuses[2], GK_ERR_DEVICE);
+    assert_int_equal(o.values[6], 1);
+    assert_non_null(strstr(o.messages[0], "bool"));
+    assert_non_null(strstr(o.messages[0], "64 x 256"));
+}
+
+static void run_attributes(void *data)
+{
+    outcome *o = data;
+    prepare(o);
+    gki_device *device = open_device(o);
+    const gki_driver *driver = device->driver;
+    fake_cuda *fake = fake_state();
+    gki_module *module = NULL;
+    if (driver->module_load(device, "code", 5, "k", &module) != GK_OK) {
+        abort();
+    }
+    int32_t arg = 0;
+    gki_kernel_launch launches[3] = {{module, 8, 128, 1, 1, 0, &arg, sizeof(arg)},
+                                     {module, 8, 128, 4, 1, 0, &arg, sizeof(arg)},
+                                     {module, 8, 128, 0, 0, 0, &arg, sizeof(arg)}};
+    double seconds = 0;
+    for (int i = 0; i < 3; i++) {
+        o->statuses[0] |= driver->launch(device, &launches[i], NULL);
+        o->values[0] =
+            o->values[0] * 100 + fake->launches[i].cluster * 10 + fake->launches[i].cooperative;
+    }
+    o->statuses[0] |= driver->time(device, launches, 3, 1, true, &seconds);
+    for (int i = 0; i < 3; i++) {
+        o->values[1] =
+            o->values[1] * 100 + fake->nodes[i].cluster * 10 + fake->nodes[i].cooperative;
+    }
+    int64_t blocks = -1;
+    fake->resident = 3;
+    launches[1].smem = 1000;
+    o->statuses[1] = driver->resident(device, &launches[1], &blocks);
+    o->values[2] = blocks;
+    o->values[3] = fake->occupancy.cluster * 10 + fake->occupancy.cooperative;
+    o->values[4] = fake->occupancy.threads * 10000 + fake->occupancy.smem;
+    o->statuses[2] = driver->resident(device, &launches[0], &blocks);
+    o->values[5] = blocks;
+    fake->fail_occupancy = 1;
+    o->statuses[3] = driver->resident(device, &launches[1], &blocks);
+    o->values[6] = blocks;
+    keep_message(o, 0);
+    fake->fail_launch = 720;
+    o->statuses[4] = driver->launch(device, &launches[0], NULL);
+    keep_message(o, 1);
+    driver->module_unload(device, module);
+    driver->close(device);
+}
+
+static void test_attributes(void **state)
+{
+    (void)state;
+    outcome o = run(run_attributes, "sms=10");
+    assert_int_equal(o.statuses[0], GK_OK);
+    assert_int_equal(o.values[0], 114110);
+    assert_int_equal(o.values[1], 114110);
+    assert_int_equal(o.statuses[1], GK_OK);
+    assert_int_equal(o.values[2], 12);
+    assert_int_equal(o.values[3], 41);
+    assert_int_equal(o.values[4], 1281000);
+    assert_int_equal(o.statuses[2], GK_OK);
+    assert_int_equal(o.values[5], 30);
+    assert_int_equal(o.statuses[3], GK_ERR_DEVICE);
+    assert_int_equal(o.values[6], 0);
+    assert_non_null(strstr(o.messages[0], "clusters of 4"));
+    assert_int_equal(o.statuses[4], GK_ERR_DEVICE);
+    assert_non_null(strstr(o.messages[1], "128 threads at once"));
+}
+
 /* --- timing --- */
 
 static void run_time(void *data)
@@ -352,7 +486,8 @@ static void run_time(void *data)
     int32_t args[3] = {10, 11, 12};
     gki_kernel_launch launches[3];
     for (int i = 0; i < 3; i++) {
-        gki_kernel_launch launch = {module, 8, 128, i == 2 ? 2 : 1, 0, &args[i], sizeof(args[i])};
+        gki_kernel_launch launch = {module, 8, 128,      i == 2 ? 2 : 1,
+                                    0,      0, &args[i], sizeof(args[i])};
         launches[i] = launch;
     }
     double seconds = 0;
@@ -427,6 +562,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contexts), cmocka_unit_test(test_capture),
         cmocka_unit_test(test_reserve),  cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_maps),     cmocka_unit_test(test_attributes),
         cmocka_unit_test(test_time),
     };
     return GK_TEST_MAIN(tests);

@@ -23,10 +23,10 @@ static void test_info(void **state)
     memset(&info, 0xff, sizeof info);
     emu_device->driver->info(emu_device, &info);
     assert_string_equal(info.name, "gk CPU device");
-    assert_int_equal(info.cc, 80);
+    assert_int_equal(info.cc, 90);
     assert_int_equal(info.is_emulated, 1);
     assert_int_equal(info.smem_per_block, 49152);
-    assert_int_equal(info.smem_per_block_optin, 163 * 1024);
+    assert_int_equal(info.smem_per_block_optin, 232448);
     assert_int_equal(info.max_threads_per_block, 1024);
     assert_true(info.memory_bytes > 0);
     assert_true(strlen(info.compiler) > 4);

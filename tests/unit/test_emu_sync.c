@@ -325,7 +325,7 @@ static void test_three_dimensions(void **state)
     assert_non_null(pool);
     const gk_emu_kernel kernel = {GK_EMU_ABI_VERSION, sizeof(args), 1024, 1, number_threads};
     const args a = {words_init(&output, 24 * 30), 0};
-    gki_emu_launch launch = {&kernel, &a, {2, 3, 4}, {5, 3, 2}, 0, NULL};
+    gki_emu_launch launch = {&kernel, &a, {2, 3, 4}, {5, 3, 2}, 0, NULL, 1, false};
     assert_gk_ok(gki_emu_run(pool, &launch));
     for (uint32_t i = 0; i < 24 * 30; i++) {
         assert_int_equal(a.out[i], i + i % 30 * 10000);

@@ -87,8 +87,11 @@ static void plain_call(void **state)
     assert_int_equal(p.dtype[MATMUL_BIAS], GK_DTYPE_NONE);
     assert_int_equal(p.layout[MATMUL_B], GK_LAYOUT_ROW);
     assert_int_equal(p.attrs[MATMUL_ACTIVATION], GK_ACT_SILU);
-    assert_int_equal(p.attrs[MATMUL_MATH], GK_MATH_F32);
+    assert_int_equal(p.attrs[MATMUL_MATH], GK_MATH_DEFAULT);
     assert_int_equal(p.attrs[MATMUL_BETA], 0);
+    f.call.attrs[MATMUL_MATH] = GK_MATH_F32;
+    accepts(&p);
+    assert_int_equal(p.attrs[MATMUL_MATH], GK_MATH_F32);
 }
 
 static void missing_arguments(void **state)

@@ -263,15 +263,15 @@ static void test_capture(void **state)
 static void test_prepare(void **state)
 {
     fixture *f = *state;
-    enum { K = 4096 };
-    static float a[K];
-    static float b[K];
-    float c = NAN;
-    const gk_tensor ta = gk_matrix(a, GK_F32, 1, K);
-    const gk_tensor tb = gk_matrix(b, GK_F32, K, 1);
-    const gk_tensor tc = gk_matrix(&c, GK_F32, 1, 1);
+    enum { N = 17, K = 4096 };
+    static float a[N * K];
+    static float b[K * N];
+    static float c[N * N];
+    const gk_tensor ta = gk_matrix(a, GK_F32, N, K);
+    const gk_tensor tb = gk_matrix(b, GK_F32, K, N);
+    const gk_tensor tc = gk_matrix(c, GK_F32, N, N);
     gk_call call;
-    for (int i = 0; i < K; i++) {
+    for (int i = 0; i < N * K; i++) {
         a[i] = 1;
         b[i] = 1;
     }
@@ -282,7 +282,7 @@ static void test_prepare(void **state)
     assert_true(stats_of(f->ctx).workspace_bytes > 0);
     f->fake->capturing = true;
     assert_gk_ok(gk_matmul(f->ctx, &ta, &tb, &tc, NULL, stream_of(3)));
-    assert_true(c == K);
+    assert_true(c[0] == K && c[N * N - 1] == K);
     assert_gk_err(gk_matmul(f->ctx, &ta, &tb, &tc, NULL, stream_of(4)), GK_ERR_NOT_PREPARED, NULL);
     f->fake->capturing = false;
 }

@@ -361,6 +361,8 @@ const gki_driver gki_driver_cuda = {
     .module_load = gki_cuda_module_load,
     .module_unload = gki_cuda_module_unload,
     .module_reserve = gki_cuda_module_reserve,
+    .resident = gki_cuda_resident,
     .launch = gki_cuda_launch,
+    .map_encode = gki_cuda_map_encode,
     .time = gki_cuda_time,
 };

@@ -105,7 +105,25 @@ enum {
     GKI_CU_CAPTURE_NONE = 0,
     GKI_CU_CAPTURE_ACTIVE = 1,
     GKI_CU_CAPTURE_MODE_RELAXED = 2,
+    GKI_CU_ATTRIBUTE_COOPERATIVE = 2,
     GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+    GKI_CU_MAP_INTERLEAVE_NONE = 0,
+    GKI_CU_MAP_FILL_ZEROS = 0,
+};
+
+/* X(suffix): GKI_CU_MAP_<suffix> is CU_TENSOR_MAP_DATA_TYPE_<suffix>. */
+#define GKI_CU_MAP_TYPE_MAP(X)                                                                     \
+    X(UINT8, 0)                                                                                    \
+    X(INT32, 3)                                                                                    \
+    X(FLOAT16, 6)                                                                                  \
+    X(FLOAT32, 7)                                                                                  \
+    X(FLOAT64, 8)                                                                                  \
+    X(BFLOAT16, 9)
+
+enum {
+#define GKI_CU_MAP_TYPE_ENUM(suffix, number) GKI_CU_MAP_##suffix = (number),
+    GKI_CU_MAP_TYPE_MAP(GKI_CU_MAP_TYPE_ENUM)
+#undef GKI_CU_MAP_TYPE_ENUM
 };
 
 typedef union gki_cu_attribute_value {
@@ -113,6 +131,7 @@ typedef union gki_cu_attribute_value {
     struct {
         unsigned int x, y, z;
     } cluster;
+    int cooperative;
     int programmatic_serialization;
     void *align; /* the vendor's union holds pointers */
 } gki_cu_attribute_value;
@@ -142,6 +161,11 @@ typedef struct gki_cu_kernel_node {
     gki_cu_kernel kernel;
     gki_cu_context context;
 } gki_cu_kernel_node;
+
+/* 64-byte aligned, though newer headers ask for 128. */
+typedef struct gki_cu_tensor_map {
+    uint64_t opaque[16];
+} gki_cu_tensor_map;
 
 /*
  * X(symbol, parameters): every function returns gki_cu_result. Names carry the version suffix that
@@ -186,6 +210,7 @@ typedef struct gki_cu_kernel_node {
     X(cuFuncSetAttribute, (gki_cu_function, gki_cu_enum, int))                                     \
     X(cuLaunchKernel, (gki_cu_function, unsigned int, unsigned int, unsigned int, unsigned int,    \
                        unsigned int, unsigned int, unsigned int, gki_cu_stream, void **, void **)) \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, gki_cu_function, int, size_t))          \
     X(cuGraphCreate, (gki_cu_graph *, unsigned int))                                               \
     X(cuGraphDestroy, (gki_cu_graph))                                                              \
     X(cuGraphInstantiateWithFlags, (gki_cu_graph_exec *, gki_cu_graph, unsigned long long))        \
@@ -195,6 +220,10 @@ typedef struct gki_cu_kernel_node {
 /* The same for functions that take one of the structs above. */
 #define GKI_CUDA_STRUCT_SYMBOLS(X)                                                                 \
     X(cuLaunchKernelEx, (const gki_cu_launch_config *, gki_cu_function, void **, void **))         \
+    X(cuOccupancyMaxActiveClusters, (int *, gki_cu_function, const gki_cu_launch_config *))        \
+    X(cuTensorMapEncodeTiled,                                                                      \
+      (gki_cu_tensor_map *, gki_cu_enum, uint32_t, void *, const uint64_t *, const uint64_t *,     \
+       const uint32_t *, const uint32_t *, gki_cu_enum, gki_cu_enum, gki_cu_enum, gki_cu_enum))    \
     X(cuGraphAddKernelNode_v2,                                                                     \
       (gki_cu_node *, gki_cu_graph, const gki_cu_node *, size_t, const gki_cu_kernel_node *))      \
     X(cuGraphKernelNodeSetAttribute, (gki_cu_node, gki_cu_enum, const gki_cu_attribute_value *))

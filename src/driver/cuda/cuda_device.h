@@ -101,12 +101,19 @@ gk_status gki_cuda_module_load(gki_device *device, const void *code, size_t size
 void gki_cuda_module_unload(gki_device *device, gki_module *module);
 gk_status gki_cuda_module_reserve(gki_device *device, gki_module *module, int64_t smem,
                                   int32_t cluster);
+gk_status gki_cuda_resident(gki_device *device, const gki_kernel_launch *launch, int64_t *blocks);
 gk_status gki_cuda_launch(gki_device *device, const gki_kernel_launch *launch, void *stream);
+/* The attributes that the launch needs; gives their number. */
+enum { GKI_CUDA_ATTRIBUTES = 2 };
+uint32_t gki_cuda_attributes(const gki_kernel_launch *launch, gki_cu_attribute *out);
 /* The launch with the device's context current already. */
 gki_cu_result gki_cuda_launch_entered(const gki_cuda_device *device,
                                       const gki_kernel_launch *launch, gki_cu_stream stream);
 gk_status gki_cuda_fail_launch(const gki_cuda_device *device, const gki_kernel_launch *launch,
                                gki_cu_result result);
+
+/* cuda_map.c */
+gk_status gki_cuda_map_encode(gki_device *device, const gk_map_desc *desc, gk_tensor_map *out);
 
 /* cuda_time.c */
 gk_status gki_cuda_time(gki_device *device, const gki_kernel_launch *launches, uint32_t count,

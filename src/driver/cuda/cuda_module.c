@@ -158,14 +158,27 @@ gk_status gki_cuda_module_reserve(gki_device *base, gki_module *module_base, int
     return status;
 }
 
-/* The launch with a cluster size. */
-static gki_cu_result launch_cluster(const gki_cuda_device *device, const gki_kernel_launch *launch,
-                                    void **params, gki_cu_stream stream)
+uint32_t gki_cuda_attributes(const gki_kernel_launch *launch, gki_cu_attribute *out)
 {
-    gki_cu_attribute attribute = {.id = GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION};
-    attribute.value.cluster.x = (unsigned int)launch->cluster;
-    attribute.value.cluster.y = 1;
-    attribute.value.cluster.z = 1;
+    uint32_t n = 0;
+    if (launch->cluster > 1) {
+        out[n] = (gki_cu_attribute){.id = GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION};
+        out[n].value.cluster.x = (unsigned int)launch->cluster;
+        out[n].value.cluster.y = 1;
+        out[n].value.cluster.z = 1;
+        n++;
+    }
+    if (launch->cooperative) {
+        out[n] = (gki_cu_attribute){.id = GKI_CU_ATTRIBUTE_COOPERATIVE};
+        out[n].value.cooperative = 1;
+        n++;
+    }
+    return n;
+}
+
+static gki_cu_launch_config launch_config(const gki_kernel_launch *launch,
+                                          gki_cu_attribute *attributes, gki_cu_stream stream)
+{
     const gki_cu_launch_config config = {
         .grid_x = (unsigned int)launch->grid,
         .grid_y = 1,
@@ -175,11 +188,10 @@ static gki_cu_result launch_cluster(const gki_cuda_device *device, const gki_ker
         .block_z = 1,
         .smem = (unsigned int)launch->smem,
         .stream = stream,
-        .attrs = &attribute,
-        .n_attrs = 1,
+        .attrs = attributes,
+        .n_attrs = gki_cuda_attributes(launch, attributes),
     };
-    return device->api->cuLaunchKernelEx(&config, gki_cuda_module_of(launch->module)->function,
-                                         params, NULL);
+    return config;
 }
 
 gki_cu_result gki_cuda_launch_entered(const gki_cuda_device *device,
@@ -188,8 +200,11 @@ gki_cu_result gki_cuda_launch_entered(const gki_cuda_device *device,
     /* The driver copies the parameters and does not write to them. */
     void *params[1];
     memcpy(params, &launch->args, sizeof(params));
-    if (launch->cluster > 1) {
-        return launch_cluster(device, launch, params, stream);
+    if (launch->cluster > 1 || launch->cooperative) {
+        gki_cu_attribute attributes[GKI_CUDA_ATTRIBUTES];
+        const gki_cu_launch_config config = launch_config(launch, attributes, stream);
+        return device->api->cuLaunchKernelEx(&config, gki_cuda_module_of(launch->module)->function,
+                                             params, NULL);
     }
     return device->api->cuLaunchKernel(
         gki_cuda_module_of(launch->module)->function, (unsigned int)launch->grid, 1, 1,
@@ -201,11 +216,43 @@ gk_status gki_cuda_fail_launch(const gki_cuda_device *device, const gki_kernel_l
 {
     const gki_cuda_module *module = gki_cuda_module_of(launch->module);
     return gki_cuda_fail(device->api, result,
-                         "launching %s: %lld blocks of %d threads, clusters of %d, %lld bytes of "
+                         "launching %s: %lld blocks of %d threads%s, clusters of %d, %lld bytes of "
                          "shared memory, %d registers a thread",
                          module->name, (long long)launch->grid, (int)launch->threads,
-                         (int)launch->cluster, (long long)launch->smem,
-                         (int)module->base.registers);
+                         launch->cooperative ? " at once" : "", (int)launch->cluster,
+                         (long long)launch->smem, (int)module->base.registers);
+}
+
+gk_status gki_cuda_resident(gki_device *base, const gki_kernel_launch *launch, int64_t *blocks)
+{
+    const gki_cuda_device *device = gki_cuda_device_of(base);
+    const gki_cuda_module *module = gki_cuda_module_of(launch->module);
+    gki_cuda_scope scope;
+    *blocks = 0;
+    gk_status status = gki_cuda_enter_relaxed(device, &scope);
+    if (status != GK_OK) {
+        return status;
+    }
+    int count = 0;
+    gki_cu_result result;
+    if (launch->cluster > 1) {
+        gki_cu_attribute attributes[GKI_CUDA_ATTRIBUTES];
+        const gki_cu_launch_config config = launch_config(launch, attributes, NULL);
+        result = device->api->cuOccupancyMaxActiveClusters(&count, module->function, &config);
+        *blocks = (int64_t)count * launch->cluster;
+    } else {
+        result = device->api->cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &count, module->function, launch->threads, (size_t)launch->smem);
+        *blocks = (int64_t)count * device->info.sm_count;
+    }
+    if (result != GKI_CU_SUCCESS) {
+        *blocks = 0;
+        status = gki_cuda_fail(device->api, result,
+                               "asking how many blocks of %s, in clusters of %d, fit the device",
+                               module->name, (int)launch->cluster);
+    }
+    gki_cuda_leave(device, &scope);
+    return status;
 }
 
 gk_status gki_cuda_launch(gki_device *base, const gki_kernel_launch *launch, void *stream)

@@ -139,13 +139,11 @@ static gki_cu_result add_node(const gki_cuda_device *device, gki_cu_graph graph,
     gki_cu_node added = NULL;
     gki_cu_result result =
         device->api->cuGraphAddKernelNode_v2(&added, graph, last, *last != NULL ? 1 : 0, &node);
-    if (result == GKI_CU_SUCCESS && launch->cluster > 1) {
-        gki_cu_attribute_value value = {.pad = {0}};
-        value.cluster.x = (unsigned int)launch->cluster;
-        value.cluster.y = 1;
-        value.cluster.z = 1;
-        result = device->api->cuGraphKernelNodeSetAttribute(
-            added, GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION, &value);
+    gki_cu_attribute attributes[GKI_CUDA_ATTRIBUTES];
+    const uint32_t n = gki_cuda_attributes(launch, attributes);
+    for (uint32_t i = 0; i < n && result == GKI_CU_SUCCESS; i++) {
+        result = device->api->cuGraphKernelNodeSetAttribute(added, attributes[i].id,
+                                                            &attributes[i].value);
     }
     *last = added;
     return result;

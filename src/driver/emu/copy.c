@@ -73,10 +73,7 @@ void gki_emu_copy_async(gk_emu_thread *self, void *shared, const void *global, i
     check_source(self, global, bytes, valid, file, line);
     gki_emu_copy *copy = push(thread);
     if (copy == NULL) {
-        gki_emu_record(thread->sm, GK_ERR_NOMEM, "no memory for a thread's %zu pending copies",
-                       thread->n_copies + 1);
-        thread->exited = true;
-        gki_fiber_exit(thread->fiber);
+        gki_emu_fail_nomem(self, "a thread's pending copies");
     }
     copy->shared = shared;
     copy->bytes = (uint32_t)bytes;
@@ -85,7 +82,7 @@ void gki_emu_copy_async(gk_emu_thread *self, void *shared, const void *global, i
     if (valid > 0) {
         memcpy(copy->data, global, (size_t)valid);
     }
-    memset(shared, 0xff, (size_t)bytes);
+    memset(shared, GKI_EMU_POISON, (size_t)bytes);
 }
 
 void gki_emu_copy_commit(gk_emu_thread *self)

@@ -11,6 +11,7 @@
 #include "driver/emu/compile.h"
 #include "driver/emu/module.h"
 #include "driver/emu/sm.h"
+#include "driver/emu/tensor_map.h"
 
 enum {
     MEMORY_ALIGNMENT = 256,
@@ -80,13 +81,13 @@ static gk_status open_device(const gki_driver *driver, int32_t ordinal, const gk
     return GK_OK;
 }
 
-/* Compute capability 8.0: what mma.sync and cp.async need. */
+/* Compute capability 9.0: what bulk copies and warpgroup instructions need. */
 static void info(gki_device *base, gk_device_info *out)
 {
     const device *self = (const device *)base;
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "gk CPU device");
-    out->cc = 80;
+    out->cc = 90;
     out->sm_count = 4;
     out->max_threads_per_block = GKI_EMU_MAX_THREADS;
     out->max_threads_per_sm = 2048;
@@ -97,7 +98,7 @@ static void info(gki_device *base, gk_device_info *out)
     out->memory_bus_bits = 64;
     out->smem_per_block = GKI_EMU_SMEM_DEFAULT;
     out->smem_per_block_optin = GKI_EMU_SMEM_OPTIN;
-    out->smem_per_sm = 164 * 1024;
+    out->smem_per_sm = 228 * 1024;
     out->l2_bytes = 4 * 1024 * 1024;
     const long pages = sysconf(_SC_PHYS_PAGES);
     const long page = sysconf(_SC_PAGESIZE);
@@ -215,14 +216,22 @@ static gk_status module_reserve(gki_device *base, gki_module *module, int64_t sm
                        "dynamic shared memory is %lld bytes, must be at most %d", (long long)smem,
                        GKI_EMU_SMEM_OPTIN);
     }
-    if (cluster > 1) {
-        return gk_fail(GK_ERR_DEVICE, "cpu device", "cluster is %d blocks, the CPU device has none",
-                       cluster);
+    if (cluster > GKI_EMU_MAX_CLUSTER) {
+        return gk_fail(GK_ERR_DEVICE, "cpu device", "cluster is %d blocks, must be at most %d",
+                       cluster, GKI_EMU_MAX_CLUSTER);
     }
     int64_t reserved = atomic_load(&self->reserved_smem);
     while (reserved < smem &&
            !atomic_compare_exchange_weak(&self->reserved_smem, &reserved, smem)) {
     }
+    return GK_OK;
+}
+
+static gk_status resident(gki_device *base, const gki_kernel_launch *what, int64_t *blocks)
+{
+    (void)base;
+    const int64_t cluster = what->cluster > 1 ? what->cluster : 1;
+    *blocks = GKI_EMU_MAX_RESIDENT / cluster * cluster;
     return GK_OK;
 }
 
@@ -241,11 +250,11 @@ static gk_status launch(gki_device *base, const gki_kernel_launch *what, void *s
                        "dynamic shared memory is %lld bytes, %lld are reserved",
                        (long long)what->smem, (long long)limit);
     }
-    if (what->grid < 1 || what->grid > INT32_MAX || what->threads < 1 || what->cluster > 1) {
+    if (what->grid < 1 || what->grid > INT32_MAX || what->threads < 1) {
         return gk_fail(GK_ERR_DEVICE, "cpu device",
-                       "launch of %lld blocks of %d threads in clusters of %d, must be 1 to "
-                       "2147483647 blocks of at least 1 thread without clusters",
-                       (long long)what->grid, what->threads, what->cluster);
+                       "launch of %lld blocks of %d threads, must be 1 to 2147483647 blocks of at "
+                       "least 1 thread",
+                       (long long)what->grid, what->threads);
     }
     if (what->args_size > MAX_ARGS_BYTES) {
         return gk_fail(GK_ERR_DEVICE, "cpu device",
@@ -263,6 +272,8 @@ static gk_status launch(gki_device *base, const gki_kernel_launch *what, void *s
         .block = {(unsigned)what->threads, 1, 1},
         .smem = (uint32_t)what->smem,
         .memory = &self->memory,
+        .cluster = (uint32_t)(what->cluster > 1 ? what->cluster : 1),
+        .cooperative = what->cooperative != 0,
     };
     pthread_mutex_t *order = &self->order[((uintptr_t)stream >> 4) % STREAM_LOCKS];
     pthread_mutex_lock(order);
@@ -310,6 +321,8 @@ const gki_driver gki_driver_cpu = {
     .module_load = module_load,
     .module_unload = module_unload,
     .module_reserve = module_reserve,
+    .resident = resident,
     .launch = launch,
+    .map_encode = gki_emu_map_encode,
     .time = time_launches,
 };

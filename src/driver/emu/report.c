@@ -7,14 +7,15 @@
 
 void gki_emu_record(gki_emu_sm *sm, gk_status status, const char *format, ...)
 {
-    if (sm->failed) {
+    gki_emu_gang *gang = sm->gang;
+    if (gang->failed) {
         return;
     }
-    sm->failed = true;
-    sm->status = status;
+    gang->failed = true;
+    gang->status = status;
     va_list args;
     va_start(args, format);
-    vsnprintf(sm->message, sizeof sm->message, format, args);
+    vsnprintf(gang->message, sizeof gang->message, format, args);
     va_end(args);
 }
 
@@ -45,7 +46,8 @@ static bool same_group(const gki_emu_context *a, const gki_emu_context *b)
     if (a->exited || b->exited) {
         return a->exited && b->exited;
     }
-    return a->line == b->line && strcmp(a->file, b->file) == 0 && strcmp(a->what, b->what) == 0;
+    return a->line == b->line && a->waits_for == b->waits_for && strcmp(a->file, b->file) == 0 &&
+           strcmp(a->what, b->what) == 0;
 }
 
 /* "0-31, 64" */
@@ -80,25 +82,52 @@ static bool is_first_of_group(const gki_emu_sm *sm, uint32_t index)
     return true;
 }
 
-void gki_emu_record_deadlock(gki_emu_sm *sm)
+/* What the barrier that the thread waits for still lacks. */
+static void put_mbarrier(gki_text *out, const gki_emu_context *thread)
 {
-    char text[sizeof sm->message];
-    gki_text out = gki_text_begin(text, sizeof text);
+    const gki_emu_mbarrier *barrier = &thread->sm->mbarriers[thread->waits_for - 1];
+    gki_text_printf(out,
+                    ", shared memory offset %u, phase %llu lacks %u of %u arrivals and %d bytes",
+                    barrier->offset, (unsigned long long)barrier->phase, barrier->pending,
+                    barrier->expected, (int)barrier->bytes);
+}
+
+static void put_block(gki_text *out, const gki_emu_sm *sm)
+{
     const char *separator = "";
     for (uint32_t i = 0; i < sm->n_threads; i++) {
         if (!is_first_of_group(sm, i)) {
             continue;
         }
         const gki_emu_context *thread = &sm->threads[i];
-        gki_text_printf(&out, "%sthreads ", separator);
-        put_members(&out, sm, i);
+        gki_text_printf(out, "%sthreads ", separator);
+        put_members(out, sm, i);
         if (thread->exited) {
-            gki_text_printf(&out, " have returned");
+            gki_text_printf(out, " have returned");
         } else {
-            gki_text_printf(&out, " wait at %s:%d (%s)", thread->file, thread->line, thread->what);
+            gki_text_printf(out, " wait at %s:%d (%s", thread->file, thread->line, thread->what);
+            if (thread->waits_for != 0) {
+                put_mbarrier(out, thread);
+            }
+            gki_text_printf(out, ")");
         }
         separator = ", ";
     }
-    gki_emu_record(sm, GK_ERR_DEVICE, "deadlock in block %s: %s",
-                   gki_emu_dim3_text(sm->block_idx).text, text);
+}
+
+void gki_emu_record_deadlock(gki_emu_gang *gang)
+{
+    char text[sizeof gang->message];
+    gki_text out = gki_text_begin(text, sizeof text);
+    const char *separator = "";
+    for (uint32_t i = 0; i < gang->n_blocks; i++) {
+        const gki_emu_sm *sm = gang->blocks[i];
+        if (sm->live == 0) {
+            continue;
+        }
+        gki_text_printf(&out, "%sblock %s: ", separator, gki_emu_dim3_text(sm->block_idx).text);
+        put_block(&out, sm);
+        separator = "; ";
+    }
+    gki_emu_record(gang->blocks[0], GK_ERR_DEVICE, "deadlock in %s", text);
 }

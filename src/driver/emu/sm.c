@@ -13,24 +13,29 @@
 enum {
     GUARD_BYTES = 256,
     GUARD_BYTE = 0xa5,
-    POISON_BYTE = 0xff, /* makes NaN of every float type */
     SHARED_ALIGNMENT = 1024,
 };
 
 struct gki_emu_pool {
     pthread_mutex_t mutex;
-    gki_emu_sm *idle;
+    gki_emu_gang *idle;
 };
 
 static void sm_destroy(gki_emu_sm *sm)
 {
+    if (sm == NULL) {
+        return;
+    }
     if (sm->threads != NULL) {
         for (uint32_t i = 0; i < GKI_EMU_MAX_THREADS; i++) {
             gki_fiber_destroy(sm->threads[i].fiber);
             gki_free(sm->threads[i].copies);
+            gki_free(sm->threads[i].stores);
         }
         gki_free(sm->threads);
     }
+    gki_emu_warpgroups_free(sm);
+    gki_free(sm->mbarriers);
     gki_free(sm->shared_base);
     gki_free(sm);
 }
@@ -47,6 +52,15 @@ static gki_emu_sm *sm_create(void)
         return NULL;
     }
     return sm;
+}
+
+static void gang_destroy(gki_emu_gang *gang)
+{
+    for (uint32_t i = 0; i < GKI_EMU_MAX_RESIDENT; i++) {
+        sm_destroy(gang->blocks[i]);
+    }
+    gki_free(gang->loads);
+    gki_free(gang);
 }
 
 gki_emu_pool *gki_emu_pool_create(void)
@@ -68,30 +82,30 @@ void gki_emu_pool_destroy(gki_emu_pool *pool)
         return;
     }
     while (pool->idle != NULL) {
-        gki_emu_sm *sm = pool->idle;
-        pool->idle = sm->next;
-        sm_destroy(sm);
+        gki_emu_gang *gang = pool->idle;
+        pool->idle = gang->next;
+        gang_destroy(gang);
     }
     pthread_mutex_destroy(&pool->mutex);
     gki_free(pool);
 }
 
-static gki_emu_sm *pool_take(gki_emu_pool *pool)
+static gki_emu_gang *pool_take(gki_emu_pool *pool)
 {
     pthread_mutex_lock(&pool->mutex);
-    gki_emu_sm *sm = pool->idle;
-    if (sm != NULL) {
-        pool->idle = sm->next;
+    gki_emu_gang *gang = pool->idle;
+    if (gang != NULL) {
+        pool->idle = gang->next;
     }
     pthread_mutex_unlock(&pool->mutex);
-    return sm != NULL ? sm : sm_create();
+    return gang != NULL ? gang : gki_calloc(1, sizeof *gang);
 }
 
-static void pool_give(gki_emu_pool *pool, gki_emu_sm *sm)
+static void pool_give(gki_emu_pool *pool, gki_emu_gang *gang)
 {
     pthread_mutex_lock(&pool->mutex);
-    sm->next = pool->idle;
-    pool->idle = sm;
+    gang->next = pool->idle;
+    pool->idle = gang;
     pthread_mutex_unlock(&pool->mutex);
 }
 
@@ -101,7 +115,6 @@ static gk_status sm_prepare(gki_emu_sm *sm, const gki_emu_launch *launch)
     sm->launch = launch;
     sm->n_threads = launch->block.x * launch->block.y * launch->block.z;
     sm->n_warps = (sm->n_threads + GK_EMU_WARP - 1) / GK_EMU_WARP;
-    sm->failed = false;
     for (uint32_t i = 0; i < sm->n_threads; i++) {
         if (sm->threads[i].fiber == NULL) {
             sm->threads[i].fiber = gki_fiber_create(i);
@@ -124,11 +137,41 @@ static gk_status sm_prepare(gki_emu_sm *sm, const gki_emu_launch *launch)
     return GK_OK;
 }
 
+static gk_status gang_prepare(gki_emu_gang *gang, const gki_emu_launch *launch)
+{
+    const uint32_t size = launch->cluster > 1 ? launch->cluster : 1;
+    gang->launch = launch;
+    gang->n_blocks = launch->cooperative ? launch->grid.x : size;
+    gang->failed = false;
+    gk_status status = GK_OK;
+    for (uint32_t i = 0; i < gang->n_blocks && status == GK_OK; i++) {
+        if (gang->blocks[i] == NULL) {
+            gang->blocks[i] = sm_create();
+        }
+        gki_emu_sm *sm = gang->blocks[i];
+        if (sm == NULL) {
+            return gki_fail_nomem("cpu device", sizeof *sm);
+        }
+        sm->gang = gang;
+        sm->cluster = &gang->clusters[i / size];
+        sm->rank = i % size;
+        gang->clusters[i / size] = (gki_emu_cluster){
+            .gang = gang,
+            .blocks = &gang->blocks[i - i % size],
+            .n_blocks = size,
+        };
+        status = sm_prepare(sm, launch);
+    }
+    return status;
+}
+
 static void thread_main(void *arg)
 {
     gki_emu_context *thread = arg;
     const gki_emu_launch *launch = thread->sm->launch;
     launch->kernel->run(&thread->thread, launch->args);
+    gki_emu_wgmma_thread_returns(thread);
+    gki_emu_bulk_thread_returns(thread);
     gki_emu_copy_finish(thread);
     gki_emu_thread_returned(thread);
 }
@@ -137,14 +180,16 @@ static void reset_thread(gki_emu_sm *sm, uint32_t index)
 {
     const gk_emu_dim3 block = sm->launch->block;
     gki_emu_context *thread = &sm->threads[index];
-    thread->sm = sm;
-    thread->warp = &sm->warps[index / GK_EMU_WARP];
-    thread->index = index;
-    thread->started = false;
-    thread->exited = false;
-    thread->first_copy = 0;
-    thread->n_copies = 0;
-    thread->groups = 0;
+    *thread = (gki_emu_context){
+        .fiber = thread->fiber,
+        .copies = thread->copies,
+        .copies_capacity = thread->copies_capacity,
+        .stores = thread->stores,
+        .stores_capacity = thread->stores_capacity,
+        .sm = sm,
+        .warp = &sm->warps[index / GK_EMU_WARP],
+        .index = index,
+    };
     thread->thread = (gk_emu_thread){
         .host = &gki_emu_host,
         .thread_idx = {index % block.x, index / block.x % block.y, index / block.x / block.y},
@@ -154,6 +199,8 @@ static void reset_thread(gki_emu_sm *sm, uint32_t index)
         .shared = sm->shared,
         .shared_bytes = sm->launch->smem,
         .lane = index % GK_EMU_WARP,
+        .cluster_rank = sm->rank,
+        .cluster_size = sm->cluster->n_blocks,
     };
     gki_fiber_start(thread->fiber, thread_main, thread);
 }
@@ -165,8 +212,10 @@ static void reset_block(gki_emu_sm *sm, gk_emu_dim3 block_idx)
     sm->live = sm->n_threads;
     sm->at_barrier = 0;
     sm->barrier_mixed = false;
+    sm->n_mbarriers = 0;
+    memset(sm->named, 0, sizeof sm->named);
     memset(sm->shared - GUARD_BYTES, GUARD_BYTE, GUARD_BYTES);
-    memset(sm->shared, POISON_BYTE, smem);
+    memset(sm->shared, GKI_EMU_POISON, smem);
     memset(sm->shared + smem, GUARD_BYTE, GUARD_BYTES);
     for (uint32_t i = 0; i < sm->n_warps; i++) {
         gki_emu_warp *warp = &sm->warps[i];
@@ -175,6 +224,7 @@ static void reset_block(gki_emu_sm *sm, gk_emu_dim3 block_idx)
         warp->first = first;
         warp->lanes = count >= GK_EMU_WARP ? UINT32_MAX : (UINT32_C(1) << count) - 1;
         warp->ready = warp->lanes;
+        warp->later = 0;
         warp->exited = 0;
         warp->at_barrier = 0;
         warp->n_pending = 0;
@@ -182,6 +232,8 @@ static void reset_block(gki_emu_sm *sm, gk_emu_dim3 block_idx)
     for (uint32_t i = 0; i < sm->n_threads; i++) {
         reset_thread(sm, i);
     }
+    gki_emu_registers_reset(sm);
+    gki_emu_warpgroups_reset(sm);
 }
 
 /*
@@ -191,6 +243,8 @@ static void reset_block(gki_emu_sm *sm, gk_emu_dim3 block_idx)
 static bool run_warp(gki_emu_sm *sm, gki_emu_warp *warp)
 {
     bool progress = false;
+    warp->ready |= warp->later;
+    warp->later = 0;
     while (warp->ready != 0) {
         for (uint32_t lane = 0; lane < GK_EMU_WARP; lane++) {
             if ((warp->ready >> lane & 1) == 0) {
@@ -199,8 +253,13 @@ static bool run_warp(gki_emu_sm *sm, gki_emu_warp *warp)
             gki_emu_context *thread = &sm->threads[warp->first + lane];
             progress = true;
             thread->started = true;
+            const bool polled = thread->polls;
+            thread->polls = false;
             gki_fiber_resume(thread->fiber);
-            if (sm->failed) {
+            if (!polled || !thread->polls) {
+                sm->gang->events++;
+            }
+            if (sm->gang->failed) {
                 return true;
             }
         }
@@ -233,34 +292,73 @@ static void check_guard(gki_emu_sm *sm, const unsigned char *guard)
     }
 }
 
-static void run_block(gki_emu_sm *sm, gk_emu_dim3 block_idx)
+/* What the hardware does on its own lands only when no thread can run without it. */
+static bool run_engines(gki_emu_gang *gang)
 {
-    reset_block(sm, block_idx);
-    while (sm->live > 0 && !sm->failed) {
-        bool progress = false;
-        for (uint32_t i = 0; i < sm->n_warps && !sm->failed; i++) {
-            progress |= run_warp(sm, &sm->warps[i]);
-        }
-        if (!progress && !sm->failed) {
-            gki_emu_record_deadlock(sm);
+    for (uint32_t i = 0; i < gang->n_blocks; i++) {
+        if (gki_emu_warpgroups_retry(gang->blocks[i])) {
+            return true;
         }
     }
-    if (sm->failed) {
-        cancel_block(sm);
-        return;
-    }
-    check_guard(sm, sm->shared - GUARD_BYTES);
-    check_guard(sm, sm->shared + sm->launch->smem);
+    return gki_emu_wake_polling(gang) || gki_emu_land(gang);
 }
 
-static void run_blocks(gki_emu_sm *sm)
+static bool run_threads(gki_emu_gang *gang)
 {
-    const gk_emu_dim3 grid = sm->launch->grid;
+    bool progress = false;
+    for (uint32_t i = 0; i < gang->n_blocks; i++) {
+        gki_emu_sm *sm = gang->blocks[i];
+        for (uint32_t j = 0; j < sm->n_warps && !gang->failed; j++) {
+            progress |= run_warp(sm, &sm->warps[j]);
+        }
+    }
+    return progress;
+}
+
+static void reset_gang(gki_emu_gang *gang, gk_emu_dim3 first)
+{
+    gang->n_loads = 0;
+    gang->live = 0;
+    gang->events = 1;
+    for (uint32_t i = 0; i < gang->n_blocks; i++) {
+        gki_emu_sm *sm = gang->blocks[i];
+        reset_block(sm, (gk_emu_dim3){first.x + i, first.y, first.z});
+        sm->cluster->live = sm->cluster->n_blocks * sm->n_threads;
+        sm->cluster->arrived = 0;
+        sm->cluster->phase = 0;
+        gang->live += sm->n_threads;
+    }
+}
+
+/* Runs the blocks that begin with `first`. */
+static void run_gang(gki_emu_gang *gang, gk_emu_dim3 first)
+{
+    reset_gang(gang, first);
+    while (gang->live > 0 && !gang->failed) {
+        if (!run_threads(gang) && !run_engines(gang) && !gang->failed) {
+            gki_emu_record_deadlock(gang);
+        }
+    }
+    gki_emu_bulk_finish(gang, !gang->failed);
+    for (uint32_t i = 0; i < gang->n_blocks; i++) {
+        gki_emu_sm *sm = gang->blocks[i];
+        if (gang->failed) {
+            cancel_block(sm);
+            continue;
+        }
+        check_guard(sm, sm->shared - GUARD_BYTES);
+        check_guard(sm, sm->shared + sm->launch->smem);
+    }
+}
+
+static void run_gangs(gki_emu_gang *gang)
+{
+    const gk_emu_dim3 grid = gang->launch->grid;
     for (uint32_t z = 0; z < grid.z; z++) {
         for (uint32_t y = 0; y < grid.y; y++) {
-            for (uint32_t x = 0; x < grid.x; x++) {
-                run_block(sm, (gk_emu_dim3){x, y, z});
-                if (sm->failed) {
+            for (uint32_t x = 0; x < grid.x; x += gang->n_blocks) {
+                run_gang(gang, (gk_emu_dim3){x, y, z});
+                if (gang->failed) {
                     return;
                 }
             }
@@ -295,6 +393,17 @@ static gk_status check_launch(const gki_emu_launch *launch)
                        "dynamic shared memory is %u bytes, must be at most %d", launch->smem,
                        GKI_EMU_SMEM_OPTIN);
     }
+    if (launch->cluster > GKI_EMU_MAX_CLUSTER ||
+        (launch->cluster > 1 && grid.x % launch->cluster != 0)) {
+        return gk_fail(GK_ERR_DEVICE, "cpu device",
+                       "clusters of %u blocks, must be at most %d and divide the grid's %u",
+                       launch->cluster, GKI_EMU_MAX_CLUSTER, grid.x);
+    }
+    if (launch->cooperative && (grid.x > GKI_EMU_MAX_RESIDENT || grid.y > 1 || grid.z > 1)) {
+        return gk_fail(GK_ERR_DEVICE, "cpu device",
+                       "a cooperative grid of %ux%ux%u blocks, must be at most %dx1x1", grid.x,
+                       grid.y, grid.z, GKI_EMU_MAX_RESIDENT);
+    }
     return GK_OK;
 }
 
@@ -304,23 +413,23 @@ gk_status gki_emu_run(gki_emu_pool *pool, const gki_emu_launch *launch)
     if (status != GK_OK) {
         return status;
     }
-    gki_emu_sm *sm = pool_take(pool);
-    if (sm == NULL) {
-        return gki_fail_nomem("cpu device", sizeof *sm);
+    gki_emu_gang *gang = pool_take(pool);
+    if (gang == NULL) {
+        return gki_fail_nomem("cpu device", sizeof *gang);
     }
-    status = sm_prepare(sm, launch);
+    status = gang_prepare(gang, launch);
     if (status == GK_OK) {
         /* Results do not depend on the rounding mode or the flushing the application has set. */
         fenv_t environment;
         fegetenv(&environment);
         fesetenv(FE_DFL_ENV);
-        run_blocks(sm);
+        run_gangs(gang);
         fesetenv(&environment);
-        if (sm->failed) {
-            status = gk_fail(sm->status, "cpu device", "%s", sm->message);
+        if (gang->failed) {
+            status = gk_fail(gang->status, "cpu device", "%s", gang->message);
         }
     }
-    sm->launch = NULL;
-    pool_give(pool, sm);
+    gang->launch = NULL;
+    pool_give(pool, gang);
     return status;
 }

@@ -8,18 +8,46 @@ static uint32_t lane_bit(const gki_emu_context *thread)
     return UINT32_C(1) << thread->thread.lane;
 }
 
-/* Returns when another thread has made this one ready. */
-static void wait_here(gki_emu_context *thread)
+void gki_emu_wait_here(gki_emu_context *thread)
 {
     thread->warp->ready &= ~lane_bit(thread);
     gki_fiber_suspend(thread->fiber);
-    if (thread->sm->failed) {
+    if (thread->sm->gang->failed) {
         thread->exited = true;
         gki_fiber_exit(thread->fiber);
     }
 }
 
-static void set_place(gki_emu_context *thread, const char *what, const char *file, int line)
+void gki_emu_wake(gki_emu_context *thread)
+{
+    thread->warp->ready |= lane_bit(thread);
+}
+
+void gki_emu_step_back(gki_emu_context *thread)
+{
+    thread->warp->later |= lane_bit(thread);
+    gki_emu_wait_here(thread);
+}
+
+void gki_emu_fail_nomem(gk_emu_thread *self, const char *what)
+{
+    gki_emu_context *thread = (gki_emu_context *)self;
+    gki_emu_record(thread->sm, GK_ERR_NOMEM, "no memory for %s", what);
+    thread->exited = true;
+    gki_fiber_exit(thread->fiber);
+}
+
+void gki_emu_need_warpgroup(gki_emu_context *thread)
+{
+    const uint32_t first = thread->index - thread->index % GK_EMU_WARPGROUP;
+    if (first + GK_EMU_WARPGROUP > thread->sm->n_threads) {
+        gki_emu_fail(&thread->thread, thread->file, thread->line,
+                     "%s: the block has %u threads, which leaves the warpgroup incomplete",
+                     thread->what, thread->sm->n_threads);
+    }
+}
+
+void gki_emu_set_place(gki_emu_context *thread, const char *what, const char *file, int line)
 {
     thread->what = what;
     thread->file = file;
@@ -47,7 +75,7 @@ static void barrier(gk_emu_thread *self, const char *file, int line)
 {
     gki_emu_context *thread = (gki_emu_context *)self;
     gki_emu_sm *sm = thread->sm;
-    set_place(thread, "__syncthreads", file, line);
+    gki_emu_set_place(thread, "__syncthreads", file, line);
     if (sm->at_barrier == 0) {
         sm->barrier_file = file;
         sm->barrier_line = line;
@@ -58,7 +86,7 @@ static void barrier(gk_emu_thread *self, const char *file, int line)
     sm->at_barrier++;
     thread->warp->at_barrier |= lane_bit(thread);
     if (!complete_barrier(sm)) {
-        wait_here(thread);
+        gki_emu_wait_here(thread);
     }
 }
 
@@ -105,14 +133,14 @@ static void collective(gk_emu_thread *self, gk_emu_operation *operation, const c
 {
     gki_emu_context *thread = (gki_emu_context *)self;
     gki_emu_warp *warp = thread->warp;
-    set_place(thread, name, file, line);
+    gki_emu_set_place(thread, name, file, line);
     mask &= warp->lanes;
     check_mask(thread, mask, full_warp != 0);
     gki_emu_pending *pending = find_pending(warp, operation, mask);
     pending->arrived |= lane_bit(thread);
     warp->operands[self->lane] = operand;
     if (pending->arrived != mask) {
-        wait_here(thread);
+        gki_emu_wait_here(thread);
         return;
     }
     *pending = warp->pending[--warp->n_pending];
@@ -134,6 +162,7 @@ void gki_emu_thread_returned(gki_emu_context *thread)
     warp->exited |= lane_bit(thread);
     warp->ready &= ~lane_bit(thread);
     sm->live--;
+    sm->gang->live--;
     for (uint32_t i = 0; i < warp->n_pending; i++) {
         const gki_emu_pending *pending = &warp->pending[i];
         if ((pending->mask & lane_bit(thread)) != 0) {
@@ -148,6 +177,35 @@ void gki_emu_thread_returned(gki_emu_context *thread)
         }
     }
     complete_barrier(sm);
+    gki_emu_cluster_thread_returned(thread);
+    if (sm->live == 0) {
+        gki_emu_bulk_block_returned(sm);
+    }
+}
+
+static void poll(gk_emu_thread *self, gk_emu_site site)
+{
+    gki_emu_context *thread = (gki_emu_context *)self;
+    gki_emu_set_place(thread, "poll", site.file, site.line);
+    thread->polls = true;
+    thread->polled_at = thread->sm->gang->events;
+    gki_emu_wait_here(thread);
+}
+
+bool gki_emu_wake_polling(gki_emu_gang *gang)
+{
+    bool woken = false;
+    for (uint32_t i = 0; i < gang->n_blocks; i++) {
+        gki_emu_sm *sm = gang->blocks[i];
+        for (uint32_t j = 0; j < sm->n_threads; j++) {
+            gki_emu_context *thread = &sm->threads[j];
+            if (thread->polls && thread->polled_at < gang->events) {
+                gki_emu_wake(thread);
+                woken = true;
+            }
+        }
+    }
+    return woken;
 }
 
 const gk_emu_host gki_emu_host = {
@@ -158,4 +216,22 @@ const gk_emu_host gki_emu_host = {
     .copy_commit = gki_emu_copy_commit,
     .copy_wait = gki_emu_copy_wait,
     .fail = gki_emu_fail,
+    .mbarrier_init = gki_emu_mbarrier_init,
+    .mbarrier_fence = gki_emu_mbarrier_fence,
+    .mbarrier_arrive = gki_emu_mbarrier_arrive,
+    .mbarrier_wait = gki_emu_mbarrier_wait,
+    .bulk_load = gki_emu_bulk_load,
+    .bulk_store = gki_emu_bulk_store,
+    .bulk_commit = gki_emu_bulk_commit,
+    .bulk_wait = gki_emu_bulk_wait,
+    .map_check = gki_emu_map_check,
+    .wgmma = gki_emu_wgmma,
+    .wgmma_fence = gki_emu_wgmma_fence,
+    .wgmma_commit = gki_emu_wgmma_commit,
+    .wgmma_wait = gki_emu_wgmma_wait,
+    .registers = gki_emu_registers,
+    .named_barrier = gki_emu_named_barrier,
+    .cluster_arrive = gki_emu_cluster_arrive,
+    .cluster_wait = gki_emu_cluster_wait,
+    .poll = poll,
 };

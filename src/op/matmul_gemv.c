@@ -1,0 +1,314 @@
+/* The matmul variant for products with few rows or few columns, which take as long as the other
+ * operand takes to come from memory. */
+#include "op/matmul.h"
+
+#include <math.h>
+
+#include <gk/base.h>
+#include <gk/ops.h>
+
+enum {
+    TILE,
+    VECTORS,
+    LANES,
+    UNROLL,
+    WARPS,
+    MMA,
+    SPLIT_K,
+    N_PARAMS,
+};
+
+static const int32_t tile_values[] = {1, 2, 4, 8, 16};
+static const int32_t vectors_values[] = {1, 2, 4, 8};
+static const int32_t lanes_values[] = {4, 8, 16, 32};
+static const int32_t unroll_values[] = {1, 2, 4};
+static const int32_t warps_values[] = {4, 8, 16};
+static const int32_t flag_values[] = {0, 1};
+static const int32_t split_k_values[] = {1, 2, 4, 8, 16, 32};
+
+#define VALUES(list) list, sizeof(list) / sizeof((list)[0])
+
+static const gk_param params[N_PARAMS] = {
+    [TILE] = {"TILE", "", VALUES(tile_values), 0},
+    [VECTORS] = {"VECTORS", "_v", VALUES(vectors_values), 0},
+    [LANES] = {"LANES", "x", VALUES(lanes_values), 0},
+    [UNROLL] = {"UNROLL", "_u", VALUES(unroll_values), 0},
+    [WARPS] = {"WARPS", "_w", VALUES(warps_values), 0},
+    [MMA] = {"MMA", "_m", VALUES(flag_values), 0},
+    [SPLIT_K] = {"SPLIT_K", "", VALUES(split_k_values), 1},
+};
+
+enum { MAX_FEW = 16, MAX_LONG = 1 << 30 };
+static const int64_t MAX_PARTIALS = INT64_C(64) << 20;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* W is the operand with many rows, X the one with few; the template says the same. */
+typedef struct roles {
+    int w, x;
+    int64_t w_rows, x_rows, k;
+    bool thin_n;
+    bool w_along_k;
+    int64_t size;   /* of an element */
+    int64_t vector; /* bytes: the widest vector that tiles W's contiguous axis */
+} roles;
+
+static roles roles_of(const gk_problem *problem)
+{
+    const int64_t *dims = problem->dims;
+    roles r;
+    r.thin_n = dims[MATMUL_N] < dims[MATMUL_M];
+    r.w = r.thin_n ? MATMUL_A : MATMUL_B;
+    r.x = r.thin_n ? MATMUL_B : MATMUL_A;
+    r.w_rows = dims[r.thin_n ? MATMUL_M : MATMUL_N];
+    r.x_rows = dims[r.thin_n ? MATMUL_N : MATMUL_M];
+    r.k = dims[MATMUL_K];
+    r.w_along_k = problem->layout[r.w] == (r.thin_n ? GK_LAYOUT_ROW : GK_LAYOUT_COL);
+    r.size = (int64_t)gk_dtype_size((gk_dtype)problem->dtype[r.w]);
+    r.vector = problem->align[r.w];
+    const int64_t length = r.w_along_k ? r.k : r.w_rows;
+    while (r.vector > r.size && length % (r.vector / r.size) != 0) {
+        r.vector /= 2;
+    }
+    return r;
+}
+
+static int64_t power_of_two_in(int64_t x, int64_t limit)
+{
+    const int64_t bits = x | limit;
+    return bits & -bits;
+}
+
+static void add(gk_constants *out, const char *name, gk_constant_kind kind, int64_t value)
+{
+    if (out->n_items < GK_MAX_CONSTANTS) {
+        const gk_constant item = {name, kind, value};
+        out->items[out->n_items++] = item;
+    }
+}
+
+static void constants(const gk_problem *problem, gk_constants *out)
+{
+    const roles r = roles_of(problem);
+    gki_matmul_constants(problem, out);
+    add(out, "THIN_N", GK_CONSTANT_BOOL, r.thin_n);
+    add(out, "W_VECTOR", GK_CONSTANT_INT, r.vector);
+    add(out, "K_DIVISOR", GK_CONSTANT_INT, power_of_two_in(r.k, 16));
+}
+
+/* What a configuration makes of a problem. */
+typedef struct shape {
+    int64_t vec;        /* elements of a vector */
+    int64_t block_k;    /* of K in a step of the block */
+    int64_t block_rows; /* of W */
+    int64_t threads;
+    int64_t in_flight;  /* bytes of W that a thread asks for before it waits */
+    int64_t multiplies; /* that a lane unrolls */
+    int64_t registers;
+    int64_t smem;
+} shape;
+
+static shape shape_of(const roles *r, const gk_config *config)
+{
+    const int32_t *v = config->values;
+    shape s;
+    s.vec = r->vector / r->size;
+    const int64_t lanes_k = r->w_along_k ? v[LANES] : 32 / v[LANES];
+    const int64_t lane_k = r->w_along_k ? s.vec : v[VECTORS];
+    const int64_t lane_rows = r->w_along_k ? v[VECTORS] : s.vec;
+    s.threads = v[WARPS] * 32;
+    s.block_k = v[WARPS] * v[UNROLL] * lanes_k * lane_k;
+    s.block_rows = 32 / lanes_k * lane_rows;
+    s.in_flight = v[VECTORS] * v[UNROLL] * r->vector;
+    s.multiplies = v[UNROLL] * lane_k * lane_rows * v[TILE];
+    const int64_t x_vectors = v[MMA] ? v[TILE] / 8 : v[TILE];
+    s.registers = v[UNROLL] * (v[VECTORS] * gki_ceil_div(r->vector, 4) +
+                               x_vectors * gki_ceil_div(lane_k * r->size, 4)) +
+                  (v[MMA] ? lane_rows / 2 * x_vectors * 4 : lane_rows * v[TILE]) + 40 +
+                  2 * v[VECTORS] +
+                  (r->size > 1 ? 0
+                   : v[MMA]    ? 8
+                               : 32);
+    /* Lines of sums are one longer than they need be, along either axis. */
+    s.smem = v[WARPS] * (s.block_rows + 1) * (v[TILE] + 1) * 4;
+    return s;
+}
+
+static bool check_problem(const gk_problem *problem, const roles *r, gk_reason *reason)
+{
+    const gk_dtype type = (gk_dtype)problem->dtype[r->w];
+    if (type != GK_F32 && type != GK_F16 && type != GK_BF16 && type != GK_E4M3 && type != GK_E5M2) {
+        return gk_refuse(reason, "no product of %s", gk_dtype_name(type));
+    }
+    if (problem->layout[r->w] == GK_LAYOUT_STRIDED) {
+        return gk_refuse(reason, "%s has no contiguous axis", r->w == MATMUL_A ? "a" : "b");
+    }
+    if (r->x_rows > MAX_FEW) {
+        return gk_refuse(reason, "c is %lld x %lld, at most %d rows or columns are few",
+                         (long long)problem->dims[MATMUL_M], (long long)problem->dims[MATMUL_N],
+                         MAX_FEW);
+    }
+    if (r->k > MAX_LONG || r->w_rows > MAX_LONG) {
+        return gk_refuse(reason, "c has %lld rows or columns and K is %lld, at most 2^30 each",
+                         (long long)r->w_rows, (long long)r->k);
+    }
+    return true;
+}
+
+static bool check_tile(const roles *r, const shape *s, const int32_t *v, gk_reason *reason)
+{
+    if (v[MMA]) {
+        const int64_t lane_k = r->w_along_k ? s->vec : v[VECTORS];
+        const int64_t lane_rows = r->w_along_k ? v[VECTORS] : s->vec;
+        if (r->size == 4) {
+            return gk_refuse(reason, "MMA is for types below 32 bits");
+        }
+        if (v[TILE] < 8 || v[LANES] != (r->w_along_k ? 4 : 8) || lane_k < 4 || lane_rows < 2) {
+            return gk_refuse(reason, "no fragment of mma.sync has this shape");
+        }
+    } else if (v[TILE] > 8) {
+        return gk_refuse(reason, "TILE of %d without MMA", (int)v[TILE]);
+    }
+    if (v[TILE] / 2 >= r->x_rows && v[TILE] > (v[MMA] ? 8 : 1)) {
+        return gk_refuse(reason, "half of a TILE of %d stays empty", (int)v[TILE]);
+    }
+    if (4 * v[TILE] <= r->x_rows) {
+        return gk_refuse(reason, "a TILE of %d reads everything %lld times", (int)v[TILE],
+                         (long long)gki_ceil_div(r->x_rows, v[TILE]));
+    }
+    if (!v[MMA] && s->multiplies > 1024) {
+        return gk_refuse(reason, "unrolls %d multiply-adds, at most 1024", (int)s->multiplies);
+    }
+    if (s->in_flight > 512 || s->registers > smaller(224, 65536 / s->threads)) {
+        return gk_refuse(reason, "holds %d bytes of vectors in %d registers", (int)s->in_flight,
+                         (int)s->registers);
+    }
+    return true;
+}
+
+static void launch(const gk_problem *problem, const gk_device_info *device, const gk_config *config,
+                   gk_launch *out)
+{
+    (void)device;
+    const roles r = roles_of(problem);
+    const shape s = shape_of(&r, config);
+    const int32_t *v = config->values;
+    gki_matmul_grid(problem, r.thin_n ? s.block_rows : v[TILE], r.thin_n ? v[TILE] : s.block_rows,
+                    v[SPLIT_K], out);
+    out->threads = (int32_t)s.threads;
+    out->cluster = 0;
+    out->smem = s.smem;
+}
+
+static bool check(const gk_problem *problem, const gk_device_info *device, const gk_config *config,
+                  gk_reason *reason)
+{
+    const int32_t *v = config->values;
+    const roles r = roles_of(problem);
+    if (!check_problem(problem, &r, reason)) {
+        return false;
+    }
+    const shape s = shape_of(&r, config);
+    if (!check_tile(&r, &s, v, reason)) {
+        return false;
+    }
+    if (v[SPLIT_K] > 1) {
+        gk_launch parts = {0};
+        launch(problem, device, config, &parts);
+        if ((v[SPLIT_K] - 1) * s.block_k >= r.k) {
+            return gk_refuse(reason, "SPLIT_K is %d, K has only %lld steps", (int)v[SPLIT_K],
+                             (long long)gki_ceil_div(r.k, s.block_k));
+        }
+        if (parts.workspace > MAX_PARTIALS) {
+            return gk_refuse(reason, "partial sums take %lld bytes, at most %lld are spent on them",
+                             (long long)parts.workspace, (long long)MAX_PARTIALS);
+        }
+    }
+    return true;
+}
+
+/* The model. Its weights are fitted to 1200 measurements on an H100; seconds unless they say
+ * otherwise. */
+static const double KERNEL_START = 1.5e-6;
+static const double GROUP_LATENCY = 4.2e-7;  /* from the first read to the last use */
+static const double BANDWIDTH = 0.893;       /* of what the memory's pins could do */
+static const double WARP_INSTRUCTION = 1.26; /* clocks of one of four schedulers */
+static const double BLOCK_START = 9.2e-8;    /* and end */
+static const double THREAD_OUTPUT = 2.15e-6; /* a sum that a thread takes over from the warps */
+static const double SPLIT_SUM = 1.78e-6;     /* adding up in device memory */
+static const double SHORT_PIECE = 0.027;     /* what pieces below 128 bytes cost, a half each */
+static const double LAST_BLOCK = 0.037;      /* the share of a block's reads that nothing hides */
+static const double DEEP = 0.01;       /* what each further 64 bytes under way in a thread cost */
+static const double X_COLUMN = 4.5e-7; /* each further column of X that a lane has */
+static const double X_FRAGMENTS = 8.9e-7; /* the columns of X of mma.sync, few or all */
+
+/* The time in which reads cannot be under way because their turn has not come. */
+static double busy_seconds(const roles *r, const shape *s, const gk_device_info *device,
+                           const int32_t *v, double blocks)
+{
+    const double clock = gki_at_least(device->clock_khz, 1e6) * 1e3;
+    const double sms = gki_at_least(device->sm_count, 1);
+    const double threads = (double)s->threads;
+    const int64_t registers = (smaller(s->registers, 255) + 7) / 8 * 8;
+    const int64_t by_registers = larger(device->regs_per_sm, 65536) / (registers * s->threads);
+    const int64_t by_threads = larger(device->max_threads_per_sm, 1024) / s->threads;
+    const double fit = (double)larger(smaller(smaller(by_registers, by_threads), 32), 1);
+    const double share = blocks / sms;
+    const double live = share < fit ? share : fit;
+    const double elements = v[UNROLL] * v[VECTORS] * (double)s->vec;
+    const double products =
+        v[MMA] ? elements * (double)r->size / 4 * (v[TILE] / 8) : (double)s->multiplies + elements;
+    const double issue = threads / 32 * (products + 40) / 4 * WARP_INSTRUCTION / clock;
+    const double group = GROUP_LATENCY + issue * gki_at_least(live, 1);
+    const double groups = (double)gki_ceil_div(gki_ceil_div(r->k, v[SPLIT_K]), s->block_k);
+    const double outputs = (double)s->block_rows * v[TILE];
+    return gki_at_least(share / live, 1) *
+           (groups * group + BLOCK_START + THREAD_OUTPUT * outputs / threads);
+}
+
+static double model(const gk_problem *problem, const gk_device_info *device,
+                    const gk_config *config)
+{
+    const int32_t *v = config->values;
+    const roles r = roles_of(problem);
+    const shape s = shape_of(&r, config);
+    const double bandwidth =
+        BANDWIDTH *
+        gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+    const double tiles = (double)gki_ceil_div(r.w_rows, s.block_rows);
+    const double x_tiles = (double)gki_ceil_div(r.x_rows, v[TILE]);
+    const double blocks = gki_at_least(tiles * x_tiles * v[SPLIT_K], 1);
+    const double bytes = (double)r.w_rows * (double)r.k * (double)r.size;
+    const double piece = (double)(v[LANES] * r.vector * (r.w_along_k ? v[UNROLL] : 1));
+    const double pieces = 1 + SHORT_PIECE * gki_at_least(128 / piece - 1, 0);
+    /* Read again, it comes from the second-level cache. */
+    const double memory = bytes * pieces * (1 + 0.5 * (x_tiles - 1)) / bandwidth;
+    const double busy = busy_seconds(&r, &s, device, v, blocks);
+    /* The longer of the two, and a little more where they are alike. */
+    const double both = sqrt(sqrt(pow(memory, 4) + pow(busy, 4)));
+    const double x = v[MMA] ? X_FRAGMENTS : X_COLUMN * (v[TILE] - 1);
+    const double last = LAST_BLOCK * bytes / blocks / bandwidth * device->sm_count;
+    const double deep = 1 + DEEP * gki_at_least((double)s.in_flight / 64 - 1, 0);
+    return (KERNEL_START + x + last + both + (v[SPLIT_K] > 1 ? SPLIT_SUM : 0)) * deep;
+}
+
+const gk_variant gki_matmul_gemv = {
+    .struct_size = sizeof(gk_variant),
+    .name = "gemv",
+    .source = "matmul_gemv.cu",
+    .params = params,
+    .n_params = N_PARAMS,
+    .min_cc = 80,
+    .check = check,
+    .constants = constants,
+    .launch = launch,
+    .model = model,
+};
