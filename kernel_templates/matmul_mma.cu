@@ -72,7 +72,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     static constexpr int COUNT = (TOTAL + THREADS - 1) / THREADS;
     static constexpr int ROW_STEP = THREADS / PER_ROW;
     // a rough count beyond that of 16-byte pieces
-    static constexpr int REGISTERS = THROUGH_REGISTERS ? COUNT * 4
+    static constexpr int REGISTERS = THROUGH_REGISTERS ? COUNT * 3 / 2
                                      : PIECE < 16      ? 12 + COUNT * 2
                                                        : 0;
     static_assert(THREADS % PER_ROW == 0, "pieces of a row are dealt to whole groups of threads");
@@ -626,39 +626,47 @@ GK_DEVICE void put_partial(const outlet &out, float *to)
 // whoever came last.
 GK_DEVICE void add_partials(const outlet &out, const float *partial, int splits)
 {
-    constexpr int WIDE = 8;  // neighbours summed by one thread
-    constexpr int BATCH = 4; // splits whose loads are under way together
+    // Neighbours summed by one thread, fewer where that employs more threads, and splits whose
+    // loads are under way together.
+    constexpr int WIDE = ROUND_ROWS * WARP_N / 8 >= TEAM ? 8 : 4;
+    constexpr int BATCH = 32 / WIDE;
+    constexpr int QUADS = WIDE / 4;
     GK_NO_UNROLL
     for (int i = out.member * WIDE; i < ROUND_ROWS * WARP_N; i += TEAM * WIDE) {
         const float *from = partial + i;
-        float4 sum[2];
-        sum[0] = float4{0.0f, 0.0f, 0.0f, 0.0f};
-        sum[1] = sum[0];
+        float4 sum[QUADS];
+        GK_UNROLL
+        for (int j = 0; j < QUADS; ++j) {
+            sum[j] = float4{0.0f, 0.0f, 0.0f, 0.0f};
+        }
         GK_NO_UNROLL
         for (int split = 0; split < splits; split += BATCH) {
-            float4 part[BATCH][2];
+            float4 part[BATCH][QUADS];
             GK_UNROLL
             for (int s = 0; s < BATCH; ++s) {
-                part[s][0] = float4{0.0f, 0.0f, 0.0f, 0.0f};
-                part[s][1] = part[s][0];
-                if (split + s < splits) {
-                    part[s][0] = *(const float4 *)from;
-                    part[s][1] = *(const float4 *)(from + 4);
+                GK_UNROLL
+                for (int j = 0; j < QUADS; ++j) {
+                    part[s][j] = float4{0.0f, 0.0f, 0.0f, 0.0f};
+                    if (split + s < splits) {
+                        part[s][j] = *(const float4 *)(from + j * 4);
+                    }
                 }
                 from += out.distance;
             }
             GK_UNROLL
             for (int s = 0; s < BATCH; ++s) {
                 GK_UNROLL
-                for (int j = 0; j < 2; ++j) {
+                for (int j = 0; j < QUADS; ++j) {
                     sum[j] = float4{sum[j].x + part[s][j].x, sum[j].y + part[s][j].y,
                                     sum[j].z + part[s][j].z, sum[j].w + part[s][j].w};
                 }
             }
         }
         unsigned char *to = out.corner + i / WARP_N * CORNER_PITCH + i % WARP_N * 4;
-        *(float4 *)to = sum[0];
-        *(float4 *)(to + 16) = sum[1];
+        GK_UNROLL
+        for (int j = 0; j < QUADS; ++j) {
+            *(float4 *)(to + j * 16) = sum[j];
+        }
     }
 }
 
@@ -669,7 +677,6 @@ GK_DEVICE void store_round(const gk_matmul_args &args, const outlet &out, const 
     // Neighbours in the order of C's memory are dealt to the team: vectors along a row, or rows.
     constexpr bool DOWN = C_LAYOUT == 1;
     constexpr int ALONG = DOWN ? ROUND_ROWS : WARP_N / LANES;
-    constexpr int LINES = DOWN ? WARP_N : ROUND_ROWS;
     constexpr int WIDTH = smaller(ALONG, TEAM);
     constexpr int STEP = TEAM / WIDTH; // lines that the team covers together
     constexpr int FROM_LINE = DOWN ? 4 : CORNER_PITCH;
@@ -730,7 +737,7 @@ GK_DEVICE void store_round(const gk_matmul_args &args, const outlet &out, const 
 // True in the block that is the last of its tile to arrive.
 GK_DEVICE bool arrive_last(const gk_matmul_args &args, unsigned char *shared, gk_u32 tile)
 {
-    gk_u64 *before = (gk_u64 *)shared;
+    gk_u64 *before = (gk_u64 *)(shared + WARP_N * 4); // behind a corner's row: nobody writes there
     thread_fence();
     __syncthreads();
     if (thread_index() == 0) {
@@ -744,7 +751,6 @@ GK_DEVICE bool arrive_last(const gk_matmul_args &args, unsigned char *shared, gk
     if (thread_index() == 0) {
         args.tickets[tile] = 0;
     }
-    __syncthreads(); // `before` lies in a corner
     return true;
 }
 
@@ -803,9 +809,10 @@ constexpr int OTHER_REGISTERS = 56;
 #endif
 constexpr int REGISTERS = MMA_M * MMA_N * 4 + MMA_M * 8 + MMA_N * 4 + OTHER_REGISTERS +
                           a_operand::REGISTERS + b_operand::REGISTERS;
-constexpr int SM_SHARED_BYTES = 228 * 1024; // of the largest of today's chips
+constexpr int SM_SHARED_BYTES = 228 * 1024;                   // of the largest of today's chips
+constexpr int PARTITION_WARPS = 65536 / 4 / (32 * REGISTERS); // of one of the four schedulers
 constexpr int RESIDENT =
-    smaller(65536 / (THREADS * REGISTERS), SM_SHARED_BYTES / (STAGES * STAGE_BYTES + 1024));
+    smaller(PARTITION_WARPS * 4 / WARPS, SM_SHARED_BYTES / (STAGES * STAGE_BYTES + 1024));
 constexpr int MIN_BLOCKS = RESIDENT < 1 ? 1 : smaller(RESIDENT, 8);
 
 } // namespace gk

@@ -3,15 +3,16 @@
 // The kernel computes D[x, y] = sum_k X[x, k] Y[y, k]: x runs along M and y along N, or, with SWAP,
 // x along N and y along M (C transposed), so that a small M meets the fine-grained side of wgmma.
 //
-// Blocks are persistent: each walks over units (a tile of C, or one split of a tile's K). One thread
-// of warpgroup 0 keeps a ring of tiles of X and Y filled by TMA; CONSUMERS warpgroups multiply.
-// They share a tile's rows, or, with PINGPONG, take tiles in turn, the stores of one under the
-// products of the other. Blocks of a cluster take neighbouring tiles and each loads its share of the
-// operand that they have in common into the shared memory of all. CLUSTER_K blocks of a cluster share
-// the K of one tile and add their sums through each other's shared memory.
+// Blocks are persistent: each walks over units (a tile of C, or one split of a tile's K). One
+// thread of warpgroup 0 keeps a ring of tiles of X and Y filled by TMA; CONSUMERS warpgroups
+// multiply. They share a tile's rows, or, with PINGPONG, take tiles in turn, the stores of one
+// under the products of the other. Blocks of a cluster take neighbouring tiles and each loads its
+// share of the operand that they have in common into the shared memory of all. CLUSTER_K blocks of
+// a cluster share the K of one tile and add their sums through each other's shared memory.
 //
-// An operand that TMA or wgmma cannot take as it is, is first copied into workspace by all blocks: to
-// aligned rows, or with its axes exchanged. Then the grid is resident at once and meets at a barrier.
+// An operand that TMA or wgmma cannot take as it is, is first copied into workspace by all blocks:
+// to aligned rows, or with its axes exchanged. Then the grid is resident at once and meets at a
+// barrier.
 #include "gk/matmul_tma_args.h"
 
 #include "gk/epilogue.cuh"
@@ -130,8 +131,9 @@ template <bool K_MAJOR, int EXTENT, int SHARE> struct operand {
     // What to add to the descriptor for K step `step` and, of X, rows from 64 * piece on.
     static GK_DEVICE constexpr int offset(int step, int piece)
     {
-        const int bytes = K_MAJOR ? step * 32 / 128 * SLAB_BYTES + step * 32 % 128 + piece * 64 * 128
-                                  : step * STEP_K * 128 + piece * 64 / SPAN * SLAB_BYTES;
+        const int bytes = K_MAJOR
+                              ? step * 32 / 128 * SLAB_BYTES + step * 32 % 128 + piece * 64 * 128
+                              : step * STEP_K * 128 + piece * 64 / SPAN * SLAB_BYTES;
         return bytes / 16;
     }
 };
@@ -158,8 +160,9 @@ GK_DEVICE constexpr int slab_columns(int limit)
 
 // Where rows of C may begin at any address: slabs of rounded elements, each row as far behind a
 // multiple of 16 bytes as it is in C.
-constexpr bool STORE_SHIFTED = !STORE_BY_TMA && C_LAYOUT < 2 && (C_ELEMENT == 2 || C_ELEMENT == 4) &&
-                               !HAS_BETA && !HAS_RESIDUAL && (int)ACTIVATION <= (int)ACT_RELU;
+constexpr bool STORE_SHIFTED = !STORE_BY_TMA && C_LAYOUT < 2 &&
+                               (C_ELEMENT == 2 || C_ELEMENT == 4) && !HAS_BETA && !HAS_RESIDUAL &&
+                               (int)ACTIVATION <= (int)ACT_RELU;
 
 // The largest number of columns, limited, that OUT_Y is a multiple of.
 GK_DEVICE constexpr int slab_part(int limit)
@@ -181,7 +184,8 @@ constexpr int SHIFTED_PITCH = (Y_CONTIGUOUS ? SLAB_Y : 64) * C_ELEMENT + 16;
 constexpr int STAGED_BYTES =
     ((Y_CONTIGUOUS ? 64 : SLAB_Y) * (STORE_SHIFTED ? SHIFTED_PITCH : STAGED_PITCH) + 1023) / 1024 *
     1024;
-constexpr int OUT_BUFFERS = STORE_BY_TMA ? larger(2, smaller(PIECES * SLABS, 16384 / C_SLAB_BYTES)) : 1;
+constexpr int OUT_BUFFERS =
+    STORE_BY_TMA ? larger(2, smaller(PIECES *SLABS, 16384 / C_SLAB_BYTES)) : 1;
 constexpr int OUT_BYTES = STORE_BY_TMA ? OUT_BUFFERS * C_SLAB_BYTES : STAGED_BYTES;
 
 // As many tiles of X and Y as shared memory holds beside the ways out and the barriers.
@@ -193,6 +197,8 @@ static_assert(STAGES >= 2, "loads overlap products");
 constexpr int OUT_AT = STAGES * STAGE_BYTES;
 // full and empty, a word a warpgroup, two where blocks meet
 constexpr int BARRIERS_AT = OUT_AT + CONSUMERS * OUT_BYTES;
+static_assert((A_FORM != TRANSPOSED && B_FORM != TRANSPOSED) || THREADS * 128 <= BARRIERS_AT,
+              "a warp turns tiles in the ring");
 
 static_assert(CLUSTER_K == 1 || TILE_X * TILE_Y * 4 <= OUT_AT, "the ring holds a block's sums");
 
@@ -327,8 +333,8 @@ GK_DEVICE gk_u32 block_rank()
 }
 
 // ---------------------------------------------------------------------------------------------
-// Prepared operands. Workspace holds them behind the partial sums; the zeroed area holds the barrier's
-// counter in front of the tickets.
+// Prepared operands. Workspace holds them behind the partial sums; the zeroed area holds the
+// barrier's counter in front of the tickets.
 
 constexpr int FIRST_TICKET = PREPARES ? 16 : 0;
 
@@ -352,14 +358,14 @@ GK_DEVICE void prepare_operand(const byte_rows &from, unsigned char *to, gk_u32 
                                unsigned char *shared)
 {
     if constexpr (FORM == REPACKED) {
-        repack<ELEMENT, ALIGN, false, THREADS> work;
+        repack<ELEMENT, ALIGN, ELEMENT == 4, THREADS> work;
         work.begin(from, to, prepared_pitch(from.row_bytes), block);
         while (work.more()) {
             work.load();
             work.store();
         }
     } else if constexpr (FORM == TRANSPOSED) {
-        transpose<ELEMENT, ALIGN, false, THREADS> work;
+        transpose<ELEMENT, ALIGN, ELEMENT == 4, THREADS> work;
         work.all(from, to, prepared_pitch((gk_i64)from.rows * ELEMENT), shared);
         fence_async_shared(); // TMA writes there next
     }
@@ -385,8 +391,8 @@ GK_DEVICE void prepare(const gk_matmul_args &args, unsigned char *shared)
     }
     const gk_u32 from_end = gridDim.x - 1 - blockIdx.x; // who gets more of A gets less of B
     if constexpr (A_FORM == REPACKED && B_FORM == REPACKED) {
-        repack<ELEMENT, A_ALIGN, false, THREADS, 2> a;
-        repack<ELEMENT, B_ALIGN, false, THREADS, 2> b;
+        repack<ELEMENT, A_ALIGN, ELEMENT == 4, THREADS, 2> a;
+        repack<ELEMENT, B_ALIGN, ELEMENT == 4, THREADS, 2> b;
         a.begin(from_a, to_a, prepared_pitch(from_a.row_bytes), blockIdx.x);
         b.begin(from_b, to_b, prepared_pitch(from_b.row_bytes), from_end);
         while (a.more() || b.more()) {
@@ -464,12 +470,12 @@ struct consumer {
     unsigned char *out; // this warpgroup's way out
     gk_u64 *full;
     gk_u64 *empty;
-    gk_u64 *word;  // for what one thread tells the others
-    gk_u64 *meeting; // two barriers of the blocks that share K
-    int number;    // of the warpgroup, from 0
-    int thread;    // in it
-    int first_row; // of the tile's X, computed by this warpgroup
-    int buffer;    // of the way out
+    gk_u64 *word;       // for what one thread tells the others
+    gk_u64 *meeting;    // two barriers of the blocks that share K
+    int number;         // of the warpgroup, from 0
+    int thread;         // in it
+    int first_row;      // of the tile's X, computed by this warpgroup
+    int buffer;         // of the way out
     gk_u32 first_block; // of the cluster's blocks that work on the same K
 
     GK_DEVICE void sync() const
@@ -554,8 +560,8 @@ struct consumer {
         // rows of shared memory are K; this thread's first element is (k, row)
         const int k = thread % 4;
         const int row = first_row + thread / 32 * 16 + thread % 32 / 4;
-        const int place = row / 32 * x_operand::SLAB_BYTES + k * 128 +
-                          ((row % 32 / 4) ^ k) * 16 + row % 4 * 4;
+        const int place =
+            row / 32 * x_operand::SLAB_BYTES + k * 128 + ((row % 32 / 4) ^ k) * 16 + row % 4 * 4;
         const unsigned char *tile = shared + at.stage * STAGE_BYTES;
         const gk_u64 y = y_operand::descriptor(tile + x_operand::BYTES);
         mbarrier_wait(&full[at.stage], at.parity);
@@ -567,9 +573,8 @@ struct consumer {
                 for (int e = 0; e < 4; ++e) {
                     // 8 rows on: two chunks; 4 of K on: 4 chunks in the permutation
                     const int at_e = (place ^ (e % 2 * 32) ^ (e / 2 * 64)) + e / 2 * 512;
-                    held.x[step][piece][e] =
-                        *(const gk_u32 *)(tile + at_e + step * 1024 +
-                                          piece * 2 * x_operand::SLAB_BYTES);
+                    held.x[step][piece][e] = *(const gk_u32 *)(tile + at_e + step * 1024 +
+                                                               piece * 2 * x_operand::SLAB_BYTES);
                 }
             }
         }
@@ -750,7 +755,8 @@ struct consumer {
         const int rows = larger(0, (int)args.call.m - row);
         const int cols = larger(0, (int)args.call.n - col);
         shifted_slab slab;
-        slab.first = (unsigned char *)args.call.c + (row * row_stride + col * col_stride) * C_ELEMENT;
+        slab.first =
+            (unsigned char *)args.call.c + (row * row_stride + col * col_stride) * C_ELEMENT;
         slab.stride = (ROWS ? row_stride : col_stride) * C_ELEMENT;
         slab.outers = smaller(ROWS ? rows : cols, shifted_slab::OUTER);
         slab.bytes = smaller(ROWS ? cols : rows, shifted_slab::INNER / C_ELEMENT) * C_ELEMENT;
@@ -758,8 +764,8 @@ struct consumer {
     }
 
     template <class T>
-    GK_DEVICE void write_shifted(const shifted_slab &slab, const place &p, const float (&sum)[OUT_SUMS],
-                                 int piece_row, int first) const
+    GK_DEVICE void write_shifted(const shifted_slab &slab, const place &p,
+                                 const float (&sum)[OUT_SUMS], int piece_row, int first) const
     {
         const int x = thread / 32 * 16 + thread % 32 / 4;
         const int y = thread % 4 * 2;
@@ -777,7 +783,8 @@ struct consumer {
                 unsigned char *next = to + C_ELEMENT;
                 if constexpr (!Y_CONTIGUOUS) {
                     to = out + y_at * SHIFTED_PITCH + slab.shift(y_at) + x_at * C_ELEMENT;
-                    next = out + (y_at + 1) * SHIFTED_PITCH + slab.shift(y_at + 1) + x_at * C_ELEMENT;
+                    next =
+                        out + (y_at + 1) * SHIFTED_PITCH + slab.shift(y_at + 1) + x_at * C_ELEMENT;
                 }
                 if constexpr (sizeof(T) == 2) {
                     const gk_u32 both = pair_of<T>::pack(low, high);
@@ -791,7 +798,8 @@ struct consumer {
         }
     }
 
-    // Copies what write_shifted() left, 16 aligned bytes at a time, the ends of rows in powers of two.
+    // Copies what write_shifted() left, 16 aligned bytes at a time, the ends of rows in powers of
+    // two.
     GK_DEVICE void copy_shifted(const shifted_slab &slab) const
     {
         constexpr int TOTAL = shifted_slab::OUTER * shifted_slab::CHUNKS;
@@ -943,7 +951,8 @@ struct consumer {
 
     // Split K: leaves the sums in the tile's partial sums. True for the last split to arrive, which
     // then has everybody's, added in the order of the splits.
-    GK_DEVICE bool add_splits(const plan &work, const place &p, float (&sum)[PIECES][OUT_SUMS]) const
+    GK_DEVICE bool add_splits(const plan &work, const place &p,
+                              float (&sum)[PIECES][OUT_SUMS]) const
     {
         constexpr int QUADS = PIECES * OUT_SUMS / 4;
         constexpr int AT_ONCE = QUADS <= 8 ? 8 : QUADS <= 32 ? 8 : 4;
@@ -999,9 +1008,9 @@ struct consumer {
         return true;
     }
 
-    // The blocks that share a tile's K add up their sums, each OUT_Y columns of them, in the order of
-    // the blocks. They send each other what they do not keep, into the ring, which nobody uses any
-    // more once all blocks have said so: each has one tile.
+    // The blocks that share a tile's K add up their sums, each OUT_Y columns of them, in the order
+    // of the blocks. They send each other what they do not keep, into the ring, which nobody uses
+    // any more once all blocks have said so: each has one tile.
     GK_DEVICE void add_blocks(const float (&sum)[PIECES][SUMS],
                               float (&total)[PIECES][OUT_SUMS]) const
     {

@@ -29,7 +29,7 @@ namespace gk {
 
 constexpr int BLOCK_K = 64;
 constexpr int ROW = BLOCK_K * 2;        // bytes of a plane's row, the span of the swizzle
-constexpr int ROW_CHUNKS = ROW / 16;    // a chunk: 8 neighbours in K
+constexpr int ROW_PIECES = ROW / 16;    // of 8 neighbours in K
 constexpr int CONSUMERS = BLOCK_M / 64; // warpgroups that multiply, 64 rows each
 constexpr int CONSUMER_THREADS = CONSUMERS * 128;
 constexpr int THREADS = CONSUMER_THREADS + 128;
@@ -52,8 +52,7 @@ constexpr int MANY = BLOCK_N <= 128 ? 176 : 200;
 constexpr int FEW = 504 - 2 * MANY;
 
 constexpr int SCALE = 23;
-constexpr int LARGEST =
-    73; // of the sum of both operands' exponents: BLOCK_K products are below 2^127
+constexpr int LARGEST = 73; // sum of both operands' exponents: BLOCK_K products stay below 2^127
 constexpr gk_u32 SPECIAL = 0xffffffffu;
 constexpr gk_u32 HUGE_BITS = (gk_u32)(127 + 127 - SCALE) << 23;
 
@@ -96,10 +95,10 @@ GK_DEVICE void split_pair(float x, float y, gk_u32 (&part)[PLANES])
 
 enum { ALONG_K = 0, ALONG_ROWS = 1, NOWHERE = 2 };
 
-// Where chunk c of a row lies in a tile of rows, as the tensor core expects it.
+// Where piece c of a row lies in a tile of rows, as the tensor core expects it.
 GK_DEVICE int place_of(int row, int c)
 {
-    return row * ROW + (c ^ (row % ROW_CHUNKS)) * 16;
+    return row * ROW + (c ^ (row % ROW_PIECES)) * 16;
 }
 
 // Splits an operand. A warp's task is a GROUP of rows by BLOCK_K; it writes whole sectors of the
@@ -107,7 +106,7 @@ GK_DEVICE int place_of(int row, int c)
 template <int CONTIGUOUS, int ALIGN, int ROWS> struct splitter {
     static constexpr int GROUP = 32;
     static constexpr int GROUPS = ROWS / GROUP;
-    static constexpr int LINES = 32 / ROW_CHUNKS; // rows of a warp with a lane a chunk
+    static constexpr int LINES = 32 / ROW_PIECES; // rows of a warp with a lane a piece
     static constexpr int PLANE = ROWS * ROW;
 
     const float *source;
@@ -160,13 +159,13 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct splitter {
         }
     }
 
-    // A lane a chunk, 32 / ROW_CHUNKS rows at once, AHEAD times over.
+    // A lane a piece, 32 / ROW_PIECES rows at once, AHEAD times over.
     GK_DEVICE void along_k(gk_u8 *to, gk_i64 first_row, gk_i64 first_k, gk_u32 &largest) const
     {
         constexpr int AHEAD = BLOCK_N <= 128 ? 8 : 4;
-        const int line = (int)(threadIdx.x % 32 / ROW_CHUNKS);
-        const int chunk = (int)(threadIdx.x % ROW_CHUNKS);
-        const float *from = source + (first_row + line) * row_stride + first_k + chunk * 8;
+        const int line = (int)(threadIdx.x % 32 / ROW_PIECES);
+        const int piece = (int)(threadIdx.x % ROW_PIECES);
+        const float *from = source + (first_row + line) * row_stride + first_k + piece * 8;
         GK_NO_UNROLL
         for (int begin = line; begin < GROUP; begin += LINES * AHEAD) {
             float x[AHEAD][8];
@@ -181,13 +180,13 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct splitter {
                 split(x[i], part, largest);
                 GK_UNROLL
                 for (int p = 0; p < PLANES; p++) {
-                    *(uint4 *)(to + p * PLANE + place_of(begin + LINES * i, chunk)) = part[p];
+                    *(uint4 *)(to + p * PLANE + place_of(begin + LINES * i, piece)) = part[p];
                 }
             }
         }
     }
 
-    // A lane a row, two chunks at a time; neighbours exchange one, so that both write to one
+    // A lane a row, two pieces at a time; neighbours exchange one, so that both write to one
     // sector.
     GK_DEVICE void along_rows(gk_u8 *to, gk_i64 first_row, gk_i64 first_k, gk_u32 &largest) const
     {
@@ -196,7 +195,7 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct splitter {
         const bool odd = lane % 2 != 0;
         const float *from = source + first_row + lane + first_k * k_stride;
         GK_NO_UNROLL
-        for (int begin = 0; begin < ROW_CHUNKS; begin += 2 * AHEAD) {
+        for (int begin = 0; begin < ROW_PIECES; begin += 2 * AHEAD) {
             float x[AHEAD][16];
             GK_UNROLL
             for (int i = 0; i < AHEAD; i++) {
@@ -211,7 +210,7 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct splitter {
                 uint4 mine[2][PLANES];
                 split(x[i], mine[0], largest);
                 split(x[i] + 8, mine[1], largest);
-                const int chunk = begin + 2 * i + (odd ? 1 : 0);
+                const int piece = begin + 2 * i + (odd ? 1 : 0);
                 const int row = lane - (odd ? 1 : 0);
                 GK_UNROLL
                 for (int p = 0; p < PLANES; p++) {
@@ -220,8 +219,8 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct splitter {
                                                  __shfl_xor_sync(0xffffffffu, give.y, 1),
                                                  __shfl_xor_sync(0xffffffffu, give.z, 1),
                                                  __shfl_xor_sync(0xffffffffu, give.w, 1));
-                    *(uint4 *)(to + p * PLANE + place_of(row, chunk)) = odd ? got : mine[0][p];
-                    *(uint4 *)(to + p * PLANE + place_of(row + 1, chunk)) = odd ? mine[1][p] : got;
+                    *(uint4 *)(to + p * PLANE + place_of(row, piece)) = odd ? got : mine[0][p];
+                    *(uint4 *)(to + p * PLANE + place_of(row + 1, piece)) = odd ? mine[1][p] : got;
                 }
             }
         }
@@ -230,10 +229,10 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct splitter {
     // Where rows or K end, and for operands that are contiguous nowhere.
     GK_DEVICE void anywhere(gk_u8 *to, gk_i64 first_row, gk_i64 first_k, gk_u32 &largest) const
     {
-        const int chunk = (int)(threadIdx.x % ROW_CHUNKS);
-        const gk_i64 k = first_k + chunk * 8;
+        const int piece = (int)(threadIdx.x % ROW_PIECES);
+        const gk_i64 k = first_k + piece * 8;
         GK_NO_UNROLL
-        for (int row = (int)(threadIdx.x % 32 / ROW_CHUNKS); row < GROUP; row += LINES) {
+        for (int row = (int)(threadIdx.x % 32 / ROW_PIECES); row < GROUP; row += LINES) {
             const float *from = source + (first_row + row) * row_stride + k * k_stride;
             float x[8];
             GK_UNROLL
@@ -244,7 +243,7 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct splitter {
             split(x, part, largest);
             GK_UNROLL
             for (int p = 0; p < PLANES; p++) {
-                *(uint4 *)(to + p * PLANE + place_of(row, chunk)) = part[p];
+                *(uint4 *)(to + p * PLANE + place_of(row, piece)) = part[p];
             }
         }
     }

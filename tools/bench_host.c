@@ -28,13 +28,14 @@ typedef struct bare_launch {
     int32_t threads;
     int32_t cluster;
     int32_t cooperative;
+    int32_t overlap;
     size_t args_size;
     _Alignas(64) unsigned char args[GK_MAX_KERNEL_ARGS];
 } bare_launch;
 
 typedef struct host_bench {
     gk_context *ctx;
-    const char *variant; /* NULL = the fastest */
+    const char *variant;
     host_problem *problems;
     bare_launch *bare; /* of each problem */
     unsigned n_problems;
@@ -65,6 +66,7 @@ typedef struct launch_attribute {
         char pad[64];
         unsigned cluster[3];
         int cooperative;
+        int serialization;
     } value;
 } launch_attribute;
 
@@ -77,7 +79,7 @@ typedef struct launch_config {
     unsigned n_attributes;
 } launch_config;
 
-enum { ATTRIBUTE_COOPERATIVE = 2, ATTRIBUTE_CLUSTER = 4 };
+enum { ATTRIBUTE_COOPERATIVE = 2, ATTRIBUTE_CLUSTER = 4, ATTRIBUTE_SERIALIZATION = 6 };
 
 static int (*launch_ex)(const launch_config *, void *, void **, void **);
 
@@ -94,7 +96,7 @@ static bool find_launch_ex(void)
 
 static bool launch_with_attributes(bare_launch *bare, void *stream)
 {
-    launch_attribute attributes[2];
+    launch_attribute attributes[3];
     void *params[1] = {bare->args};
     unsigned n = 0;
     memset(attributes, 0, sizeof(attributes));
@@ -108,6 +110,11 @@ static bool launch_with_attributes(bare_launch *bare, void *stream)
     if (bare->cooperative != 0) {
         attributes[n].id = ATTRIBUTE_COOPERATIVE;
         attributes[n].value.cooperative = 1;
+        n++;
+    }
+    if (bare->overlap != 0) {
+        attributes[n].id = ATTRIBUTE_SERIALIZATION;
+        attributes[n].value.serialization = 1;
         n++;
     }
     const launch_config config = {.grid = {(unsigned)bare->grid, 1, 1},
@@ -125,7 +132,7 @@ static bool launch(const host_bench *bench, int kind, const host_problem *p, bar
     if (kind != BARE) {
         return gk_matmul_relu(bench->ctx, &p->a, &p->b, &p->c, stream) == GK_OK;
     }
-    if (bare->cluster > 1 || bare->cooperative != 0) {
+    if (bare->cluster > 1 || bare->cooperative != 0 || bare->overlap != 0) {
         return launch_with_attributes(bare, stream);
     }
     return bench_cuda_launch(bare->function, bare->grid, (unsigned)bare->threads,
@@ -354,6 +361,7 @@ static bool prepare_bare(host_bench *bench, const host_problem *p, bare_launch *
     bare->threads = info.threads;
     bare->cluster = info.cluster;
     bare->cooperative = info.cooperative;
+    bare->overlap = info.overlap;
     bare->args_size = size;
     return true;
 }
@@ -370,7 +378,8 @@ static bool prepare_all_bare(host_bench *bench)
 bool bench_host_cost(gk_context *ctx, const char *variant, unsigned shapes, unsigned threads,
                      bool json)
 {
-    host_bench bench = {.ctx = ctx, .variant = variant, .n_problems = shapes};
+    host_bench bench = {
+        .ctx = ctx, .variant = variant != NULL ? variant : "mma", .n_problems = shapes};
     bench.problems = calloc(shapes, sizeof(*bench.problems));
     bench.bare = aligned_alloc(64, shapes * sizeof(*bench.bare));
     host_cost costs[N_KINDS];

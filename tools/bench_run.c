@@ -178,6 +178,7 @@ bool bench_run_make(bench_run *run, const bench *b, const gk_call *example)
     }
     for (unsigned s = 0; s < run->n_sets; s++) {
         memcpy(run->calls[s].attrs, example->attrs, sizeof(example->attrs));
+        run->calls[s].text = example->text;
     }
     for (uint32_t i = 0; i < run->op->n_args; i++) {
         if (example->args[i] != NULL && !make_argument(run, i, example->args[i])) {

@@ -274,6 +274,7 @@ bool cli_collect(const cli_options *options, int argc, char **argv, cli_problems
     for (size_t i = 0; i < out->count; i++) {
         out->items[i].item.dtype = out->items[i].dtype;
         out->items[i].item.layout = out->items[i].layout;
+        out->items[i].text = options->text;
     }
     return true;
 }
@@ -294,6 +295,7 @@ gk_status cli_call(const gk_op_desc *op, const gk_preset *preset, const cli_prob
     for (uint32_t i = 0; i < op->n_attrs; i++) {
         call->attrs[i] = op->attrs[i].default_value;
     }
+    call->text = op->text_name != NULL ? problem->text : NULL;
     gk_preset_apply(preset, call);
     gk_status status = op->example(&problem->item, tensors, call);
     for (uint32_t i = 0; i < op->n_args; i++) {

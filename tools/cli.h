@@ -13,6 +13,7 @@ typedef struct cli_problem {
     gk_case item;
     char dtype[24];
     char layout[8];
+    const char *text; /* of an op that takes one; NULL = as its cases have it */
 } cli_problem;
 
 typedef struct cli_problems {
@@ -29,6 +30,7 @@ typedef struct cli_options {
     const char *dtype;
     const char *layout;
     const char *shapes_file;
+    const char *text;
     bool json;
     bool verbose;
 } cli_options;

@@ -17,8 +17,8 @@ static const char help[] =
     "cache, a graph's replay below 50 us, medians of interleaved rounds. Results are checked on\n"
     "poisoned outputs in double precision. Problems that are not tuned yet are tuned first.\n"
     "\n"
-    "  --dtype D, --layout L, --shapes FILE, --device D, --cache FILE, --json, --verbose: as\n"
-    "                      for gk-tune (default dtype f32, layout nn)\n"
+    "  --dtype D, --layout L, --text T, --shapes FILE, --device D, --cache FILE, --json,\n"
+    "                      --verbose: as for gk-tune (default dtype f32, layout nn)\n"
     "  --against cublaslt  time cuBLASLt's fastest of 32 heuristics in turn, ReLU fused; ratio is\n"
     "                      its time over gk's\n"
     "  --guess             time what runs untuned as well, and give its time over the winner's\n"
@@ -55,6 +55,7 @@ enum {
 
 static const struct option long_options[] = {{"dtype", required_argument, NULL, 'd'},
                                              {"layout", required_argument, NULL, 'l'},
+                                             {"text", required_argument, NULL, 'T'},
                                              {"shapes", required_argument, NULL, 's'},
                                              {"device", required_argument, NULL, 'D'},
                                              {"cache", required_argument, NULL, 'c'},
@@ -90,6 +91,7 @@ static bool set_word(bench_options *options, int option, const char *value)
     } all[] = {{'d', &options->common.dtype, NULL},
                {'l', &options->common.layout, NULL},
                {'s', &options->common.shapes_file, NULL},
+               {'T', &options->common.text, NULL},
                {'D', &options->common.device, NULL},
                {'c', &options->common.cache, NULL},
                {'V', &options->variant, NULL},
@@ -177,6 +179,7 @@ static bool draw_problems(const bench_options *options, const char *op_name, cli
         snprintf(p->layout, sizeof(p->layout), "%s", options->common.layout);
         p->item.dtype = p->dtype;
         p->item.layout = p->layout;
+        p->text = options->common.text;
         for (uint32_t d = 0; d < out->op->n_dims; d++) {
             const double share = (double)(next_random(&state) >> 11) * 0x1p-53;
             const double size = floor(exp(share * log(options->max + 1)));

@@ -19,6 +19,7 @@ static const char help[] =
     "\n"
     "  --dtype D        f64, f32, tf32, f16, bf16, e4m3, e5m2, i8, u8, i32 (default f32)\n"
     "  --layout L       nn, nt, tn or tt (default nn)\n"
+    "  --text T         what map computes: an expression such as 'x0 * x1 + x2'\n"
     "  --shapes FILE    more problems, one a line: dtype layout M N K; # starts a comment\n"
     "  --device D       cuda, cuda:N or cpu (default cuda)\n"
     "  --cache FILE     the cache file (default $GK_CACHE, then ~/.cache/gk/gk.db)\n"
@@ -406,15 +407,46 @@ static bool parse_effort(const char *text, gk_effort *out)
 
 enum { OPT_HELP = 256, OPT_VERSION };
 
-static const struct option long_options[] = {
-    {"dtype", required_argument, NULL, 'd'},     {"layout", required_argument, NULL, 'l'},
-    {"shapes", required_argument, NULL, 's'},    {"device", required_argument, NULL, 'D'},
-    {"cache", required_argument, NULL, 'c'},     {"budget", required_argument, NULL, 'b'},
-    {"effort", required_argument, NULL, 'e'},    {"variant", required_argument, NULL, 'V'},
-    {"jobs", required_argument, NULL, 'j'},      {"retune", no_argument, NULL, 'r'},
-    {"replace", no_argument, NULL, 'R'},         {"json", no_argument, NULL, 'J'},
-    {"verbose", no_argument, NULL, 'v'},         {"help", no_argument, NULL, OPT_HELP},
-    {"version", no_argument, NULL, OPT_VERSION}, {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {{"dtype", required_argument, NULL, 'd'},
+                                             {"layout", required_argument, NULL, 'l'},
+                                             {"shapes", required_argument, NULL, 's'},
+                                             {"device", required_argument, NULL, 'D'},
+                                             {"cache", required_argument, NULL, 'c'},
+                                             {"budget", required_argument, NULL, 'b'},
+                                             {"effort", required_argument, NULL, 'e'},
+                                             {"variant", required_argument, NULL, 'V'},
+                                             {"jobs", required_argument, NULL, 'j'},
+                                             {"retune", no_argument, NULL, 'r'},
+                                             {"replace", no_argument, NULL, 'R'},
+                                             {"json", no_argument, NULL, 'J'},
+                                             {"verbose", no_argument, NULL, 'v'},
+                                             {"help", no_argument, NULL, OPT_HELP},
+                                             {"version", no_argument, NULL, OPT_VERSION},
+                                             {"text", required_argument, NULL, 't'},
+                                             {NULL, 0, NULL, 0}};
+
+/* Where the option's word goes; NULL if it is no word. */
+static const char **word_of(tune_options *options, int option)
+{
+    switch (option) {
+    case 'd':
+        return &options->common.dtype;
+    case 'l':
+        return &options->common.layout;
+    case 's':
+        return &options->common.shapes_file;
+    case 't':
+        return &options->common.text;
+    case 'D':
+        return &options->common.device;
+    case 'c':
+        return &options->common.cache;
+    case 'V':
+        return &options->tune.variant;
+    default:
+        return NULL;
+    }
+}
 
 /* 0 to go on, 1 if done, 2 for a usage error. */
 static int parse_options(int argc, char **argv, tune_options *options)
@@ -422,30 +454,17 @@ static int parse_options(int argc, char **argv, tune_options *options)
     int option;
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
         bool good = true;
+        const char **word = word_of(options, option);
+        if (word != NULL) {
+            *word = optarg;
+            continue;
+        }
         switch (option) {
-        case 'd':
-            options->common.dtype = optarg;
-            break;
-        case 'l':
-            options->common.layout = optarg;
-            break;
-        case 's':
-            options->common.shapes_file = optarg;
-            break;
-        case 'D':
-            options->common.device = optarg;
-            break;
-        case 'c':
-            options->common.cache = optarg;
-            break;
         case 'b':
             good = cli_parse_number("--budget", optarg, 0, 1e9, &options->tune.budget_s);
             break;
         case 'e':
             good = parse_effort(optarg, &options->tune.effort);
-            break;
-        case 'V':
-            options->tune.variant = optarg;
             break;
         case 'j':
             good = cli_parse_integer("--jobs", optarg, 1, 1024, &options->jobs);

@@ -23,6 +23,7 @@ enum {
     GK_MAX_DIMS = 6,
     GK_MAX_PARAMS = 12,
     GK_MAX_CONSTANTS = 32,
+    GK_MAX_CODE = 4096, /* bytes of gk_constants.code */
     GK_MAX_MAPS = 4,
     GK_MAX_MAP_RANK = 5,
     GK_MAX_PACKED_ARGS = 512, /* bytes that gk_op_desc.pack writes */
@@ -55,20 +56,25 @@ typedef struct gk_device_info {
 } gk_device_info;
 
 /*
- * One call's operands: a tensor for each of the op's arguments (NULL = an absent optional one) and
- * a value for each of its attributes. Plain data; the tensors are borrowed.
+ * One call's operands: a tensor for each of the op's arguments (NULL = an absent optional one), a
+ * value for each of its attributes, and its text if the op takes one (others do not look at it).
+ * Plain data; the tensors and the text are borrowed.
  */
 typedef struct gk_call {
     const gk_tensor *args[GK_MAX_ARGS];
     double attrs[GK_MAX_ATTRS];
+    const char *text;
 } gk_call;
 
 /*
  * What an answer is looked up by. Zero-filled before it is written, compared and hashed as bytes.
+ * text: what infer() makes of the call's text, so that texts of one meaning are equal; the one copy
+ * that the process keeps of it for good, so that equal texts are equal pointers.
  * The meaning of layout and align is the op's own; smaller align is never legal where larger is
  * needed, so a configuration for align x serves every align above x.
  */
 typedef struct gk_problem {
+    const char *text; /* NULL = the op takes none */
     int64_t dims[GK_MAX_DIMS];
     uint8_t dtype[GK_MAX_ARGS];  /* gk_dtype of each argument, 0 = absent */
     uint8_t layout[GK_MAX_ARGS]; /* GK_LAYOUT_* of each argument */
@@ -78,7 +84,13 @@ typedef struct gk_problem {
     uint8_t reserved[4];
 } gk_problem;
 
-enum { GK_LAYOUT_ROW = 0, GK_LAYOUT_COL = 1, GK_LAYOUT_STRIDED = 2 };
+enum {
+    GK_LAYOUT_ROW = 0,
+    GK_LAYOUT_COL = 1,
+    GK_LAYOUT_STRIDED = 2,
+    GK_LAYOUT_REPEAT = 3, /* one element along the axis that counts: stride 0 */
+    GK_LAYOUT_PACKED = 4, /* one run without gaps, whose order does not count */
+};
 
 /*
  * A tunable. Values are listed, not computed, so that a space can be read. At-launch params come
@@ -102,6 +114,7 @@ typedef enum gk_constant_kind {
     GK_CONSTANT_INT,  /* constexpr int NAME = value; */
     GK_CONSTANT_BOOL, /* constexpr bool NAME = value; */
     GK_CONSTANT_TYPE, /* using NAME = gk::f32; value is a gk_dtype */
+    GK_CONSTANT_CODE, /* #define NAME and the line of code at gk_constants.code + value */
 } gk_constant_kind;
 
 typedef struct gk_constant {
@@ -113,7 +126,8 @@ typedef struct gk_constant {
 typedef struct gk_constants {
     gk_constant items[GK_MAX_CONSTANTS];
     uint32_t n_items;
-    char tag[24]; /* part of the kernel's name: "relu_bf16" */
+    char tag[24];           /* part of the kernel's name: "relu_bf16" */
+    char code[GK_MAX_CODE]; /* NUL-terminated texts for GK_CONSTANT_CODE */
 } gk_constants;
 
 /* How a kernel is launched for one problem and configuration. */
@@ -122,6 +136,8 @@ typedef struct gk_launch {
     int32_t threads;
     int32_t cluster;     /* blocks a cluster; 0 or 1 = none */
     int32_t cooperative; /* 1: all blocks are on the device at once, or the launch is refused */
+    int32_t overlap;     /* 1: may begin while the kernel before it in the stream ends; the kernel
+                            waits for that one itself before it touches memory */
     int64_t smem;        /* bytes of dynamic shared memory */
     int64_t workspace;   /* bytes of device scratch memory, any contents */
     int64_t zeroed;      /* bytes of a second area: zero before, and left zero by every launch */
@@ -130,7 +146,8 @@ typedef struct gk_launch {
 /*
  * A view of an operand for the tensor memory accelerator: an array whose elements follow one
  * another in dimension 0, and the box of it that one instruction moves. Elements of a box outside
- * the array are read as zeros and not written.
+ * the array are read as zeros and not written. A box begins at a multiple of 16 bytes in
+ * dimension 0.
  */
 typedef struct gk_map_desc {
     void *data;                       /* 16-byte aligned */
@@ -141,6 +158,7 @@ typedef struct gk_map_desc {
     int32_t box[GK_MAX_MAP_RANK];     /* elements, 1 to 256; box[0] is a multiple of 16 bytes */
     uint32_t swizzle;                 /* bytes: 0, 32, 64 or 128; box[0] takes no more than that */
     uint32_t l2_promotion;            /* bytes: 0, 64, 128 or 256 */
+    uint32_t tf32;                    /* 1: loads round f32 to tf32, to nearest even */
 } gk_map_desc;
 
 /* Why a configuration cannot serve: a printf-formatted sentence, "" while none was given. */
@@ -193,11 +211,12 @@ typedef struct gk_attr_desc {
     uint32_t n_names;
 } gk_attr_desc;
 
-/* The op under a name of its own with some attributes fixed: matmul_relu. */
+/* The op under a name of its own with some attributes, or the text, fixed: matmul_relu. */
 typedef struct gk_preset {
     const char *name;
     uint32_t fixed; /* bit i: attribute i always has the value attrs[i] */
     double attrs[GK_MAX_ATTRS];
+    const char *text; /* NULL = the call's */
 } gk_preset;
 
 enum { GK_CASE_SMOKE = 1, GK_CASE_EDGE = 2, GK_CASE_BENCH = 4 };
@@ -230,6 +249,7 @@ typedef struct gk_op_desc {
     uint32_t n_args;
     const gk_attr_desc *attrs;
     uint32_t n_attrs;
+    const char *text_name;        /* "expression": calls have a text; NULL = they have none */
     const char *const *dim_names; /* "M", "N", "K" */
     uint32_t n_dims;
     const gk_preset *presets;
@@ -242,7 +262,8 @@ typedef struct gk_op_desc {
     /*
      * The only shape validation: checks every rule and writes the problem (zero-filled by the
      * caller, op already set). A failure is reported through gk_fail() with the argument's name
-     * and both values. Does no allocation; called on every call.
+     * and both values. Depends on nothing but the tensors' fields and the attributes. Does no
+     * allocation; called on every call but exact repetitions.
      */
     gk_status (*infer)(const gk_call *call, gk_problem *problem);
     /* True if nothing is to be computed (an output without elements). */
@@ -253,13 +274,14 @@ typedef struct gk_op_desc {
      * Writes the kernel's parameter struct for one run, or the part behind the variant's maps: at
      * most GK_MAX_PACKED_ARGS bytes to `out`; returns how many. workspace has gk_launch.workspace
      * bytes, zeroed gk_launch.zeroed bytes of zeros; both are shared by all launches in one stream.
-     * Called on every call.
+     * Depends on nothing but its arguments: an exact repetition of a call uses the bytes again.
      */
     size_t (*pack)(const gk_call *call, const gk_problem *problem, const gk_variant *variant,
                    const gk_config *config, void *workspace, void *zeroed, void *out);
     /*
-     * Turns a case into tensors (data NULL; strides, dtypes and shapes set) and attributes; the
-     * attributes come in with the preset's values. call->args points into `tensors`.
+     * Turns a case into tensors (data NULL; strides, dtypes and shapes set), attributes and text;
+     * the last two come in with the preset's values, or defaults (no text). call->args points into
+     * `tensors`.
      */
     gk_status (*example)(const gk_case *item, gk_tensor *tensors, gk_call *call);
     /*
@@ -314,7 +336,8 @@ GK_API bool gk_refuse(gk_reason *reason, const char *format, ...)
  * becomes the preset or NULL. Thread-safe. */
 GK_API const gk_op_desc *gk_op_find(const char *name, const gk_preset **preset);
 
-/* Gives the attributes that the preset fixes their values; preset may be NULL. Thread-safe. */
+/* Gives the attributes and the text that the preset fixes their values; preset may be NULL.
+ * Thread-safe. */
 GK_API void gk_preset_apply(const gk_preset *preset, gk_call *call);
 
 /* The i-th op, NULL past the last. Thread-safe. */

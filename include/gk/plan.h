@@ -52,6 +52,7 @@ typedef struct gk_plan_description {
     void *function;       /* the driver's handle of the kernel: a CUfunction; NULL on "cpu" */
     int32_t cluster;      /* blocks a cluster; 0 or 1 = none */
     int32_t cooperative;  /* 1: launched so that all blocks are on the device at once */
+    int32_t overlap;      /* 1: launched as a programmatic dependent of what is before it */
 } gk_plan_description;
 
 /*
@@ -102,6 +103,14 @@ GK_API GK_NODISCARD gk_status gk_prepare(gk_context *ctx, const char *op, const 
 /* Fills *call for gk_matmul's arguments; the tensors are borrowed. Thread-safe. */
 GK_API gk_status gk_matmul_call(gk_call *call, const gk_tensor *a, const gk_tensor *b,
                                 const gk_tensor *c, const gk_matmul_params *params);
+
+/* Fills *call for gk_map's arguments; tensors and expression are borrowed. Thread-safe. */
+GK_API gk_status gk_map_call(gk_call *call, const char *expression, const gk_tensor *inputs,
+                             uint32_t n_inputs, const gk_tensor *out);
+
+/* The same for gk_reduce(). */
+GK_API gk_status gk_reduce_call(gk_call *call, const gk_tensor *x, const gk_tensor *out,
+                                const gk_reduce_params *params);
 
 #ifdef __cplusplus
 }

@@ -42,7 +42,8 @@ typedef struct gk_emu_tensor_map {
     long long strides[GK_EMU_MAX_RANK]; /* bytes; [0] is the element's size */
     unsigned short box[GK_EMU_MAX_RANK];
     unsigned short swizzle; /* bytes: 0, 32, 64 or 128 */
-    unsigned char reserved[20];
+    unsigned char tf32;     /* loads round f32 to tf32 */
+    unsigned char reserved[19];
 } gk_emu_tensor_map;
 
 #define GK_EMU_MAP_MAGIC 0x70616d74u

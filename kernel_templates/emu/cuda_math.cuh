@@ -180,6 +180,14 @@ inline float __fmul_rn(float x, float y)
 {
     return x * y;
 }
+inline double __dadd_rn(double x, double y)
+{
+    return x + y;
+}
+inline double __dmul_rn(double x, double y)
+{
+    return x * y;
+}
 inline float __frcp_rn(float x)
 {
     return 1.0f / x;

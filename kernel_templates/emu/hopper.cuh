@@ -442,4 +442,23 @@ template <> struct pair_of<bf16> {
     }
 };
 
+inline void counter_add(gk_u32 *counter, gk_u32 wrap)
+{
+    gk_emu_atomic_update(counter, [wrap](gk_u32 old) { return old < wrap ? old + 1 : 0; });
+}
+
+inline void counter_add_release(gk_u32 *counter, gk_u32 wrap)
+{
+    counter_add(counter, wrap);
+}
+
+inline void counter_wait(const gk_u32 *counter, gk_u32 least, GK_EMU_SITE)
+{
+    gk_emu_thread *const self = gk_emu_self;
+    while (__atomic_load_n(counter, __ATOMIC_ACQUIRE) < least) {
+        self->host->poll(self, gk_emu_site{file, line});
+        gk_emu_self = self;
+    }
+}
+
 } // namespace gk

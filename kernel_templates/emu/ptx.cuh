@@ -69,6 +69,33 @@ inline gk_u32 f32_to_tf32_bits(float x)
     return (bits + 0x1000u) & 0xffffe000u;
 }
 
+inline gk_u32 byte_permute(gk_u32 a, gk_u32 b, gk_u32 selector)
+{
+    const gk_u64 bytes = (gk_u64)b << 32 | a;
+    gk_u32 r = 0;
+    for (int i = 0; i < 4; i++) {
+        r |= (gk_u32)(bytes >> (selector >> (4 * i) & 7u) * 8 & 0xffu) << (8 * i);
+    }
+    return r;
+}
+
+// NaN becomes the canonical NaN 0x7fffffff.
+inline float max_nan(float a, float b)
+{
+    if (a != a || b != b) {
+        return bits_to_f32(0x7fffffffu);
+    }
+    return a > b || (a == b && f32_to_bits(b) >> 31 != 0) ? a : b;
+}
+
+inline float min_nan(float a, float b)
+{
+    if (a != a || b != b) {
+        return bits_to_f32(0x7fffffffu);
+    }
+    return a < b || (a == b && f32_to_bits(a) >> 31 != 0) ? a : b;
+}
+
 // The byte offset into the block's shared memory.
 inline gk_u32 shared_address(const void *p)
 {

@@ -29,8 +29,9 @@ GK_DEVICE constexpr gk_i64 prepared_pitch(gk_i64 row_bytes)
     return (row_bytes + 127) / 128 * 128;
 }
 
-// 16 bytes at an address that is a multiple of ALIGN, read as the aligned pieces that hold them: two
-// unless ALIGN is 16. ELEMENT is the size of what must not be torn apart, a divisor of all addresses.
+// 16 bytes at an address that is a multiple of ALIGN, read as the aligned pieces that hold them:
+// two unless ALIGN is 16. ELEMENT is the size of what must not be torn apart, a divisor of all
+// addresses.
 template <int ELEMENT, int ALIGN> struct window {
     static constexpr bool SHIFTED = ALIGN < 16;
     uint4 low;
@@ -120,8 +121,9 @@ template <bool ROUND> GK_DEVICE uint4 finished(uint4 v)
                  finished<ROUND>(v.w)};
 }
 
-// Copies rows to rows that start at multiples of 16 bytes. The grid's threads take 16-byte pieces in
-// turn; load() has AT_ONCE of them under way, store() writes what they brought. ROUND: f32 -> tf32.
+// Copies rows to rows that start at multiples of 16 bytes. The grid's threads take 16-byte pieces
+// in turn; load() has AT_ONCE of them under way, store() writes what they brought. ROUND: f32 ->
+// tf32.
 template <int ELEMENT, int ALIGN, bool ROUND, int THREADS, int AT_ONCE = 4> struct repack {
     typedef window<ELEMENT, ALIGN> piece;
 
@@ -396,46 +398,6 @@ template <int ELEMENT, int ALIGN, bool ROUND, int THREADS> struct transpose {
     }
 };
 
-#ifdef GK_EMULATED
-inline void grid_arrive_one(gk_u32 *counter, gk_u32 wrap)
-{
-    gk_emu_atomic_update(counter, [wrap](gk_u32 old) { return old < wrap ? old + 1 : 0; });
-}
-
-inline void grid_leave_one(gk_u32 *counter, gk_u32 wrap)
-{
-    grid_arrive_one(counter, wrap);
-}
-
-inline void grid_reach(const gk_u32 *counter, gk_u32 count, GK_EMU_SITE)
-{
-    gk_emu_thread *const self = gk_emu_self;
-    while (__atomic_load_n(counter, __ATOMIC_ACQUIRE) < count) {
-        self->host->poll(self, gk_emu_site{file, line});
-        gk_emu_self = self;
-    }
-}
-#else
-// Both add 1 to the counter, which comes back to 0 after `wrap`.
-GK_DEVICE void grid_arrive_one(gk_u32 *counter, gk_u32 wrap)
-{
-    asm volatile("red.release.gpu.global.inc.u32 [%0], %1;" ::"l"(counter), "r"(wrap) : "memory");
-}
-
-GK_DEVICE void grid_leave_one(gk_u32 *counter, gk_u32 wrap)
-{
-    asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(counter), "r"(wrap) : "memory");
-}
-
-GK_DEVICE void grid_reach(const gk_u32 *counter, gk_u32 count)
-{
-    gk_u32 now;
-    do {
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
-    } while (now < count);
-}
-#endif
-
 // A barrier of all blocks of a grid that is resident at once, in two halves. *counter is 0 before
 // the launch and after it. All threads of every block arrive; then one thread a block waits, which
 // may start copies by the tensor memory accelerator of what any block wrote before it arrived.
@@ -444,26 +406,16 @@ GK_DEVICE void grid_barrier_arrive(gk_u32 *counter)
     fence_async_global();
     __syncthreads();
     if (threadIdx.x == 0) {
-        grid_arrive_one(counter, 2 * gridDim.x - 1);
+        counter_add_release(counter, 2 * gridDim.x - 1);
     }
 }
 
 GK_DEVICE void grid_barrier_wait(gk_u32 *counter)
 {
-    grid_reach(counter, gridDim.x);
+    counter_wait(counter, gridDim.x);
     // the last block to leave makes it 0
-    grid_leave_one(counter, 2 * gridDim.x - 1);
+    counter_add(counter, 2 * gridDim.x - 1);
     fence_async_global();
-}
-
-// Former names.
-GK_DEVICE void grid_arrive(gk_u32 *counter)
-{
-    grid_barrier_arrive(counter);
-}
-GK_DEVICE void grid_wait(gk_u32 *counter)
-{
-    grid_barrier_wait(counter);
 }
 
 } // namespace gk

@@ -43,14 +43,38 @@ GK_DEVICE gk_u32 f32_to_tf32_bits(float x)
     return r;
 }
 
+// Four of the eight bytes of a (0 to 3) and b (4 to 7): byte i by the i-th hexadecimal digit of
+// `selector`, the lowest digit first.
+GK_DEVICE gk_u32 byte_permute(gk_u32 a, gk_u32 b, gk_u32 selector)
+{
+    gk_u32 r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
+    return r;
+}
+
+// IEEE 754-2019 maximum and minimum: NaN if either is, and +0 is above -0.
+GK_DEVICE float max_nan(float a, float b)
+{
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+
+GK_DEVICE float min_nan(float a, float b)
+{
+    float r;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+
 GK_DEVICE gk_u32 shared_address(const void *p)
 {
     return (gk_u32)__cvta_generic_to_shared(p);
 }
 
 // Copies BYTES (4, 8 or 16) to shared memory asynchronously; only the first `valid` bytes are read
-// and the rest is filled with zeros. Both addresses are aligned to BYTES. Copies of 16 bytes go past
-// L1 unless CACHE_L1; narrower ones cannot.
+// and the rest is filled with zeros. Both addresses are aligned to BYTES. Copies of 16 bytes go
+// past L1 unless CACHE_L1; narrower ones cannot.
 template <int BYTES, bool CACHE_L1 = false>
 GK_DEVICE void cp_async(void *shared, const void *global, int valid)
 {

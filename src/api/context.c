@@ -184,6 +184,7 @@ void gk_context_destroy(gk_context **ctx_ptr)
         gki_workspace_free(ctx);
     }
     gki_table_free(&ctx->table);
+    gki_makeshift_free(ctx);
     gki_jit_destroy(&ctx->jit);
     gki_cache_close(&ctx->cache);
     if (ctx->device != NULL) {

@@ -17,22 +17,22 @@
 typedef struct gki_entry {
     _Alignas(64) gk_problem problem;
     const gk_op_desc *op;
-    atomic_bool replaced; /* by a later answer to the problem */
 
     _Alignas(64) const gk_variant *variant; /* NULL: nothing to compute */
     gki_module *module;
     gk_launch launch;
 
     gk_config config;
-    uint64_t id; /* no other entry in the process has it */
-    gki_kernel *kernel;
+    uint64_t id;          /* no other entry in the process has it */
+    atomic_bool replaced; /* by a later answer to the problem */
 
+    gki_kernel *kernel;
     struct gki_entry *older; /* answers that it replaced in the table, which frees them */
     double seconds;
     gk_source source;
 } gki_entry;
 
-enum { GKI_ENTRY_ALIGN = 64, GKI_ENTRY_HOT_BYTES = offsetof(gki_entry, older) };
+enum { GKI_ENTRY_ALIGN = 64, GKI_ENTRY_HOT_BYTES = offsetof(gki_entry, kernel) };
 
 static inline gki_recipe gki_entry_recipe(const gki_entry *entry)
 {
@@ -45,6 +45,7 @@ static inline gki_recipe gki_entry_recipe(const gki_entry *entry)
 typedef struct gki_table_slots gki_table_slots;
 typedef struct gki_table {
     _Atomic(gki_table_slots *) slots;
+    atomic_uint_fast64_t replacements; /* of entries by later ones for the same problems */
     pthread_mutex_t mutex;
     size_t count;
 } gki_table;
@@ -68,10 +69,15 @@ typedef struct gki_workspace {
 } gki_workspace;
 
 /* A problem that some thread is working on; the others wait for it. */
+typedef struct gki_waiter gki_waiter;
 typedef struct gki_flight {
     struct gki_flight *next;
     const gk_problem *problem;
+    gk_mode mode;
+    gki_waiter *waiters;
 } gki_flight;
+
+typedef struct gki_makeshift gki_makeshift;
 
 /* Calls are counted by threads in lines of their own: the launch path shares no cache line. */
 enum { GKI_CALL_STRIPES = 16 };
@@ -80,9 +86,8 @@ typedef struct gki_calls {
 } gki_calls;
 
 struct gk_context {
-    uint32_t serial; /* tells it from all other contexts, also past ones; never 0 */
-    atomic_uint_fast64_t replacements; /* of answers by later ones to the same problems */
-    uint64_t generation;               /* of forks, when it was created */
+    uint32_t serial;     /* tells it from all other contexts, also past ones; never 0 */
+    uint64_t generation; /* of forks, when it was created */
     gki_calls calls[GKI_CALL_STRIPES];
     gki_log log;
     gk_mode mode;
@@ -94,9 +99,10 @@ struct gk_context {
     gki_counters counters;
     gki_table table;
     _Atomic(gki_workspace *) workspaces;
-    pthread_mutex_t mutex; /* guards flights and the growth of workspaces */
+    pthread_mutex_t mutex; /* guards flights, makeshifts and the growth of workspaces */
     pthread_cond_t landed;
     gki_flight *flights;
+    gki_makeshift *makeshifts;
     pthread_mutex_t tune_mutex; /* one measurement at a time */
 };
 
@@ -147,12 +153,31 @@ gk_status gki_entry_guess(gk_context *ctx, const gk_op_desc *op, const gk_proble
 gk_status gki_entry_build(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
                           const gk_variant *variant, const gk_config *config, gk_source source,
                           gki_entry **out);
+/* One of its own, for the caller; NULL if memory is out. */
+gki_entry *gki_entry_copy(const gki_entry *entry);
+/* The entry in the table that the mode may use; NULL if there is none. */
+gki_entry *gki_entry_known(gk_context *ctx, const gk_problem *problem, gk_mode mode);
 /* Puts the entry in the table; frees it on failure. */
 gk_status gki_entry_publish(gk_context *ctx, gki_entry *entry);
 /* Tunes under the context's lock and puts the answer in the table, unless *owned as above. */
 gk_status gki_entry_tune(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
                          const gk_problem *problem, const gk_tune_options *options, gki_entry **out,
                          bool *owned, gk_tune_report *report);
+
+typedef enum gki_turn {
+    GKI_TURN_FLY,    /* the caller does the work, then lands */
+    GKI_TURN_FOUND,  /* another did, or an answer of the moment serves (*owned) */
+    GKI_TURN_FAILED, /* another did and failed as the error record says */
+} gki_turn;
+
+/* Waits while another thread works on the problem. */
+gki_turn gki_flight_join(gk_context *ctx, const gk_problem *problem, gk_mode mode,
+                         gki_flight *flight, gki_entry **out, bool *owned);
+/* Ends the flight with the status that the error record belongs to. */
+void gki_flight_land(gk_context *ctx, gki_flight *flight, gk_status status);
+/* Serves the problem with a copy of the entry for a moment. */
+void gki_makeshift_keep(gk_context *ctx, const gki_entry *entry);
+void gki_makeshift_free(gk_context *ctx);
 
 /* Scratch for the entry in the stream; *out NULL if it needs none. */
 gk_status gki_workspace_find(gk_context *ctx, const gk_launch *launch, void *stream,

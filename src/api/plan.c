@@ -182,7 +182,8 @@ gk_status gk_plan_info(const gk_plan *plan, gk_plan_description *out)
                                 .workspace = entry->launch.workspace + entry->launch.zeroed,
                                 .tuned_seconds = entry->seconds,
                                 .cluster = entry->launch.cluster,
-                                .cooperative = entry->launch.cooperative};
+                                .cooperative = entry->launch.cooperative,
+                                .overlap = entry->launch.overlap};
     gki_copy_text(info.op, sizeof(info.op), entry->op->name);
     if (entry->variant != NULL) {
         gki_copy_text(info.variant, sizeof(info.variant), entry->variant->name);

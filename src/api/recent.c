@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 
 enum {
     CONTEXTS = 4, /* that one thread's caches are kept of */
@@ -22,9 +23,10 @@ typedef struct table {
     uint32_t pushed; /* since it last grew */
 } table;
 
+/* Behind the words lie the text and the launch's args. */
 struct gki_memo {
-    gki_kernel_launch launch; /* its args lie behind the words */
-    uint64_t replacements;    /* of answers in the context, when it was made */
+    gki_kernel_launch launch;
+    uint64_t replacements; /* of answers in the context, when it was made */
 
     _Alignas(LINE) const gk_op_desc *op;
     uint64_t id;
@@ -32,6 +34,9 @@ struct gki_memo {
     const gki_workspace *space;
     uint32_t present; /* bit i: there is an argument i */
     uint32_t bytes;
+    const char *text; /* a copy behind the words; NULL if there is none */
+    gki_memo *next;   /* of all memos of the cache */
+    gki_memo **link;  /* what points to this one */
 
     _Alignas(LINE) double attrs[GK_MAX_ATTRS];
     uint64_t words[]; /* of each argument: data, dtype and rank, reserved, shape, strides */
@@ -42,6 +47,7 @@ typedef struct gki_recent_cache {
     uint32_t turn;   /* which way is given up next */
     table entries;
     table memos; /* an address of 0: the call was seen once */
+    gki_memo *all;
 } gki_recent_cache;
 
 typedef struct recent {
@@ -140,10 +146,21 @@ static uint64_t *table_slot(table *t, uint64_t place, uint32_t *turn)
 
 /* --- the thread's own --- */
 
+static void memo_free(gki_memo *memo)
+{
+    if (memo != NULL) {
+        *memo->link = memo->next;
+        if (memo->next != NULL) {
+            memo->next->link = memo->link;
+        }
+        gki_free(memo);
+    }
+}
+
 static void cache_clear(gki_recent_cache *cache)
 {
-    for (uint32_t i = 0; cache->memos.places != NULL && i < cache->memos.sets * WAYS; i++) {
-        gki_free(target_of(cache->memos.places[i]));
+    while (cache->all != NULL) {
+        memo_free(cache->all);
     }
     gki_free(cache->memos.places);
     gki_free(cache->entries.places);
@@ -224,10 +241,27 @@ static uint64_t mixed(uint64_t h)
     return h >> TAG_SHIFT;
 }
 
+/* The call's text by its contents; NULL of an op that takes none. */
+static const char *text_of(const gk_op_desc *op, const gk_call *call)
+{
+    return op->text_name != NULL ? call->text : NULL;
+}
+
+static uint64_t hash_of_text(const gk_op_desc *op, const gk_call *call)
+{
+    const char *text = text_of(op, call);
+    return text != NULL ? gki_hash64(text, strlen(text)) : 0;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
 /* Sums of products: unlike a chain of them they are independent of one another. */
 static uint64_t key_of_call(const gk_op_desc *op, uint64_t id, const gk_call *call)
 {
-    uint64_t h = (uintptr_t)op + id * 0x9fb21c651e98df25u;
+    uint64_t h = (uintptr_t)op + id * 0x9fb21c651e98df25u + hash_of_text(op, call);
     for (uint32_t i = 0; i < op->n_args; i++) {
         const gk_tensor *t = call->args[i];
         if (t == NULL || t->rank < 1) {
@@ -246,7 +280,7 @@ static uint64_t key_of_call(const gk_op_desc *op, uint64_t id, const gk_call *ca
 /* Of the pointers only their alignment counts. */
 static uint64_t key_of_problem(const gk_op_desc *op, const gk_call *call)
 {
-    uint64_t h = (uintptr_t)op;
+    uint64_t h = (uintptr_t)op + hash_of_text(op, call);
     for (uint32_t i = 0; i < op->n_args; i++) {
         const gk_tensor *t = call->args[i];
         if (t == NULL) {
@@ -286,7 +320,8 @@ static bool same_call(const gki_memo *memo, const gk_op_desc *op, uint64_t id, c
 {
     const uint64_t *words = memo->words;
     if (memo->op != op || memo->id != id ||
-        memcmp(memo->attrs, call->attrs, op->n_attrs * sizeof(memo->attrs[0])) != 0) {
+        memcmp(memo->attrs, call->attrs, op->n_attrs * sizeof(memo->attrs[0])) != 0 ||
+        !same_text(memo->text, text_of(op, call))) {
         return false;
     }
     for (uint32_t i = 0; i < op->n_args; i++) {
@@ -324,7 +359,7 @@ const gki_memo *gki_recent_look(const gk_context *ctx, const gk_op_desc *op, uin
     place->call_key = key_of_call(op, id, call);
     place->id = id;
     place->seen = false;
-    place->replacements = atomic_load_explicit(&ctx->replacements, memory_order_acquire);
+    place->replacements = atomic_load_explicit(&ctx->table.replacements, memory_order_acquire);
     place->cache = cache_of(ctx);
     if (place->cache == NULL) {
         return NULL;
@@ -364,35 +399,55 @@ static void mark_seen(const gki_place *place)
     const uint64_t mark = place_of(place->call_key, NULL);
     uint64_t *slot = table_slot(&cache->memos, mark, &cache->turn);
     if (target_of(*slot) == NULL || cache->turn % (2 * WAYS) == 0) {
-        gki_free(target_of(*slot));
+        memo_free(target_of(*slot));
         *slot = mark;
     }
 }
 
 /* The memo in the slot if it is large enough, a new one otherwise. */
-static gki_memo *renew(uint64_t *slot, size_t bytes)
+static gki_memo *renew(gki_recent_cache *cache, uint64_t *slot, size_t bytes)
 {
     gki_memo *memo = target_of(*slot);
     if (memo != NULL && memo->bytes >= bytes) {
         return memo;
     }
-    gki_free(memo);
+    memo_free(memo);
     *slot = 0;
     memo = gki_alloc_aligned(LINE, bytes);
-    if (memo != NULL && (uintptr_t)memo / LINE >> TAG_SHIFT != 0) {
+    if (memo == NULL || (uintptr_t)memo / LINE >> TAG_SHIFT != 0) {
         gki_free(memo);
-        memo = NULL;
+        return NULL;
     }
-    if (memo != NULL) {
-        memo->bytes = (uint32_t)bytes;
+    memo->bytes = (uint32_t)bytes;
+    memo->next = cache->all;
+    memo->link = &cache->all;
+    if (memo->next != NULL) {
+        memo->next->link = &memo->next;
     }
+    cache->all = memo;
     return memo;
+}
+
+/* What a memo tells the call by, besides its numbers: the arguments' words. */
+static uint32_t all_words(const gk_op_desc *op, const gk_call *call, uint64_t *words, size_t *bytes)
+{
+    uint64_t *end = words;
+    uint32_t present = 0;
+    for (uint32_t i = 0; i < op->n_args; i++) {
+        if (call->args[i] != NULL) {
+            end = write_words(call->args[i], end);
+            present |= 1u << i;
+        }
+    }
+    *bytes = (size_t)(end - words) * sizeof(words[0]);
+    return present;
 }
 
 void gki_recent_keep(const gki_place *place, const gki_entry *entry, const gk_call *call,
                      const gki_workspace *space, const gki_kernel_launch *launch)
 {
-    if (place->cache == NULL) {
+    gki_recent_cache *cache = place->cache;
+    if (cache == NULL) {
         return;
     }
     /* What is never seen again would only cost the copying; but maps cost more to make. */
@@ -401,19 +456,13 @@ void gki_recent_keep(const gki_place *place, const gki_entry *entry, const gk_ca
         return;
     }
     uint64_t words[MOST_WORDS];
-    uint64_t *end = words;
-    uint32_t present = 0;
-    for (uint32_t i = 0; i < entry->op->n_args; i++) {
-        if (call->args[i] != NULL) {
-            end = write_words(call->args[i], end);
-            present |= 1u << i;
-        }
-    }
-    const size_t words_bytes = (size_t)(end - words) * sizeof(words[0]);
-    const size_t args_at = (sizeof(gki_memo) + words_bytes + LINE - 1) / LINE * LINE;
-    uint64_t *slot =
-        table_slot(&place->cache->memos, place_of(place->call_key, NULL), &place->cache->turn);
-    gki_memo *memo = renew(slot, args_at + launch->args_size);
+    size_t words_bytes;
+    const uint32_t present = all_words(entry->op, call, words, &words_bytes);
+    const char *text = text_of(entry->op, call);
+    const size_t text_bytes = text != NULL ? strlen(text) + 1 : 0;
+    const size_t args_at = (sizeof(gki_memo) + words_bytes + text_bytes + LINE - 1) / LINE * LINE;
+    uint64_t *slot = table_slot(&cache->memos, place_of(place->call_key, NULL), &cache->turn);
+    gki_memo *memo = renew(cache, slot, args_at + launch->args_size);
     if (memo == NULL) {
         return;
     }
@@ -426,8 +475,12 @@ void gki_recent_keep(const gki_place *place, const gki_entry *entry, const gk_ca
     memo->entry = entry;
     memo->space = space;
     memo->present = present;
+    memo->text = text != NULL ? (const char *)memo->words + words_bytes : NULL;
     memcpy(memo->attrs, call->attrs, sizeof(memo->attrs));
     memcpy(memo->words, words, words_bytes);
+    if (text != NULL) {
+        memcpy((char *)memo->words + words_bytes, text, text_bytes);
+    }
     memcpy(args, launch->args, launch->args_size);
     *slot = place_of(place->call_key, memo);
 }

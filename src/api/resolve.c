@@ -7,9 +7,13 @@
 
 enum { GUESSES_TRIED = 8 };
 
-static bool same_problem(const gk_problem *a, const gk_problem *b)
+/* A call that succeeds leaves the error record alone, whatever failed on the way. */
+static gk_status settled(gk_status status, const gk_error *before)
 {
-    return memcmp(a, b, sizeof(*a)) == 0;
+    if (status == GK_OK) {
+        (void)gki_error_restore(before);
+    }
+    return status;
 }
 
 /* Whether the entry is what the mode would come to. */
@@ -32,8 +36,6 @@ gk_status gki_entry_publish(gk_context *ctx, gki_entry *entry)
         gki_table_insert(&ctx->table, entry, gki_hash64(&entry->problem, sizeof(entry->problem)));
     if (status != GK_OK) {
         gki_free(entry);
-    } else if (entry->older != NULL) {
-        atomic_fetch_add_explicit(&ctx->replacements, 1, memory_order_release);
     }
     return status;
 }
@@ -128,6 +130,8 @@ gk_status gki_entry_guess(gk_context *ctx, const gk_op_desc *op, const gk_proble
                           const char *only, gki_entry **out)
 {
     *out = NULL;
+    gk_error before;
+    gki_error_save(&before);
     gk_status status = GK_ERR_NO_CONFIG;
     if (only == NULL) {
         gki_candidate best;
@@ -143,7 +147,7 @@ gk_status gki_entry_guess(gk_context *ctx, const gk_op_desc *op, const gk_proble
     if (status == GK_OK) {
         atomic_fetch_add(&ctx->counters.guesses, 1);
     }
-    return status;
+    return settled(status, &before);
 }
 
 /* Failures to build a stored answer that say nothing about the answer. */
@@ -207,7 +211,9 @@ gk_status gki_entry_tune(gk_context *ctx, const gk_op_desc *op, const gk_call *c
     *out = NULL;
     *owned = false;
     gki_entry *entry = NULL;
+    gk_error before;
     gk_tune_report local;
+    gki_error_save(&before);
     memset(&local, 0, sizeof(local));
     local.struct_size = sizeof(local);
     gk_status status = tune_and_build(ctx, op, call, problem, options, &entry, &local);
@@ -231,7 +237,7 @@ gk_status gki_entry_tune(gk_context *ctx, const gk_op_desc *op, const gk_call *c
     if (status == GK_OK) {
         *out = entry;
     }
-    return status;
+    return settled(status, &before);
 }
 
 /* The model's favourite; every call's answer from then on if the mode is the context's own. */
@@ -248,9 +254,13 @@ static gk_status tune_or_guess(gk_context *ctx, const gk_op_desc *op, const gk_c
                                gki_entry **out, bool *owned)
 {
     if (!gki_cache_lease(ctx->cache, key, budget_s + 30)) {
-        /* Another process tunes it: go on with the guess and look again at the next call. */
+        /* Another process tunes it: go on with the guess and look again in a moment. */
         *owned = true;
-        return gki_entry_guess(ctx, op, problem, NULL, out);
+        const gk_status status = gki_entry_guess(ctx, op, problem, NULL, out);
+        if (status == GK_OK) {
+            gki_makeshift_keep(ctx, *out);
+        }
+        return status;
     }
     gk_tune_options options = {.struct_size = sizeof(options), .budget_s = budget_s};
     gk_status status = gki_entry_tune(ctx, op, call, problem, &options, out, owned, NULL);
@@ -304,50 +314,10 @@ static gk_status decide(gk_context *ctx, const gk_op_desc *op, const gk_call *ca
     return guess_for(ctx, op, problem, mode, out, owned);
 }
 
-/* The entry in the table that the mode may use. */
-static gki_entry *find_known(gk_context *ctx, const gk_problem *problem, gk_mode mode)
+gki_entry *gki_entry_known(gk_context *ctx, const gk_problem *problem, gk_mode mode)
 {
     gki_entry *entry = gki_table_find(&ctx->table, problem, gki_hash64(problem, sizeof(*problem)));
     return entry != NULL && suits(entry, mode) ? entry : NULL;
-}
-
-/* Waits while another thread works on the problem. True with the entry if it is there then. */
-static bool join(gk_context *ctx, const gk_problem *problem, gk_mode mode, gki_flight *flight,
-                 gki_entry **out)
-{
-    pthread_mutex_lock(&ctx->mutex);
-    for (;;) {
-        *out = find_known(ctx, problem, mode);
-        if (*out != NULL) {
-            pthread_mutex_unlock(&ctx->mutex);
-            return true;
-        }
-        const gki_flight *other = ctx->flights;
-        while (other != NULL && !same_problem(other->problem, problem)) {
-            other = other->next;
-        }
-        if (other == NULL) {
-            break;
-        }
-        pthread_cond_wait(&ctx->landed, &ctx->mutex);
-    }
-    flight->problem = problem;
-    flight->next = ctx->flights;
-    ctx->flights = flight;
-    pthread_mutex_unlock(&ctx->mutex);
-    return false;
-}
-
-static void land(gk_context *ctx, gki_flight *flight)
-{
-    pthread_mutex_lock(&ctx->mutex);
-    gki_flight **link = &ctx->flights;
-    while (*link != flight) {
-        link = &(*link)->next;
-    }
-    *link = flight->next;
-    pthread_cond_broadcast(&ctx->landed);
-    pthread_mutex_unlock(&ctx->mutex);
 }
 
 gk_status gki_resolve(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
@@ -355,7 +325,7 @@ gk_status gki_resolve(gk_context *ctx, const gk_op_desc *op, const gk_call *call
                       gki_entry **out, bool *owned)
 {
     *owned = false;
-    *out = find_known(ctx, problem, mode);
+    *out = gki_entry_known(ctx, problem, mode);
     if (*out != NULL) {
         atomic_fetch_add(&ctx->counters.hits_memory, 1);
         return GK_OK;
@@ -371,11 +341,18 @@ gk_status gki_resolve(gk_context *ctx, const gk_op_desc *op, const gk_call *call
                        "gk_prepare or run the problem once before the capture");
     }
     gki_flight flight;
-    if (join(ctx, problem, mode, &flight, out)) {
+    switch (gki_flight_join(ctx, problem, mode, &flight, out, owned)) {
+    case GKI_TURN_FOUND:
         atomic_fetch_add(&ctx->counters.hits_memory, 1);
         return GK_OK;
+    case GKI_TURN_FAILED:
+        return gk_error_last()->status;
+    default:
+        break;
     }
+    gk_error before;
+    gki_error_save(&before);
     status = decide(ctx, op, call, problem, mode, budget_s, out, owned);
-    land(ctx, &flight);
-    return status;
+    gki_flight_land(ctx, &flight, status);
+    return settled(status, &before);
 }

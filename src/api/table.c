@@ -33,6 +33,7 @@ gk_status gki_table_init(gki_table *table)
     }
     atomic_init(&table->slots, slots);
     pthread_mutex_init(&table->mutex, NULL);
+    atomic_init(&table->replacements, 0);
     table->count = 0;
     return GK_OK;
 }
@@ -123,6 +124,7 @@ gk_status gki_table_insert(gki_table *table, gki_entry *entry, uint64_t hash)
             atomic_store_explicit(&slots->slots[i].entry, entry, memory_order_release);
             /* Threads that know the older answer look the problem up again. */
             atomic_store_explicit(&present->replaced, true, memory_order_release);
+            atomic_fetch_add_explicit(&table->replacements, 1, memory_order_release);
             pthread_mutex_unlock(&table->mutex);
             return GK_OK;
         }
@@ -140,18 +142,35 @@ gk_status gki_table_insert(gki_table *table, gki_entry *entry, uint64_t hash)
     return GK_OK;
 }
 
+static uint64_t next_id(void)
+{
+    static atomic_uint_fast64_t ids;
+    return atomic_fetch_add(&ids, 1) + 1;
+}
+
+gki_entry *gki_entry_copy(const gki_entry *entry)
+{
+    gki_entry *copy = gki_alloc_aligned(GKI_ENTRY_ALIGN, sizeof(*copy));
+    if (copy != NULL) {
+        memcpy(copy, entry, sizeof(*copy));
+        copy->id = next_id();
+        copy->older = NULL;
+        atomic_init(&copy->replaced, false);
+    }
+    return copy;
+}
+
 gk_status gki_entry_build(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
                           const gk_variant *variant, const gk_config *config, gk_source source,
                           gki_entry **out)
 {
     *out = NULL;
-    static atomic_uint_fast64_t ids;
     gki_entry *entry = gki_alloc_aligned(GKI_ENTRY_ALIGN, sizeof(*entry));
     if (entry == NULL) {
         return gki_fail_nomem("plan", sizeof(*entry));
     }
     memset(entry, 0, sizeof(*entry));
-    entry->id = atomic_fetch_add(&ids, 1) + 1;
+    entry->id = next_id();
     entry->problem = *problem;
     entry->op = op;
     entry->variant = variant;

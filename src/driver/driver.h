@@ -48,6 +48,7 @@ typedef struct gki_kernel_launch {
     int32_t threads;
     int32_t cluster;
     int32_t cooperative;
+    int32_t overlap; /* as in gk_launch; a driver may ignore it */
     int64_t smem;
     const void *args; /* the kernel's parameter struct */
     size_t args_size;
@@ -66,6 +67,9 @@ struct gki_driver {
     gk_status (*mem_free)(gki_device *device, void *ptr);
     gk_status (*copy_in)(gki_device *device, void *dst, const void *src, size_t bytes,
                          void *stream);
+    /* `rows` pieces of `width` bytes, `pitch` apart in the host's memory and packed in dst. */
+    gk_status (*copy_in_2d)(gki_device *device, void *dst, const void *src, size_t pitch,
+                            size_t width, size_t rows, void *stream);
     gk_status (*copy_out)(gki_device *device, void *dst, const void *src, size_t bytes,
                           void *stream);
     gk_status (*copy_dev)(gki_device *device, void *dst, const void *src, size_t bytes,
@@ -96,7 +100,7 @@ struct gki_driver {
     gk_status (*module_reserve)(gki_device *device, gki_module *module, int64_t smem,
                                 int32_t cluster);
     /* How many blocks of the launch can be on the device at once, all of it being free: a multiple
-     * of the cluster; 0 if not even one cluster can. args are not read. NULL = without limit. */
+     * of the cluster; 0 if not even one cluster can. args are not read. */
     gk_status (*resident)(gki_device *device, const gki_kernel_launch *launch, int64_t *blocks);
     gk_status (*launch)(gki_device *device, const gki_kernel_launch *launch, void *stream);
     /* The description, which gki_map_check() has passed, as the device reads it. */

@@ -15,14 +15,14 @@ static bool check_axis(const gk_map_desc *desc, uint32_t i, gk_reason *reason)
         return gk_refuse(reason, "dims[%u] is %lld, must be 1 to 2^32", (unsigned)i,
                          (long long)desc->dims[i]);
     }
-    if (i > 0 && (desc->strides[i] < 0 || desc->strides[i] > MAX_STRIDE ||
-                  desc->strides[i] % MAP_ALIGN != 0)) {
-        return gk_refuse(reason, "strides[%u] is %lld bytes, must be a multiple of 16 below 2^40",
-                         (unsigned)i, (long long)desc->strides[i]);
-    }
     if (desc->box[i] < 1 || desc->box[i] > MAX_BOX) {
         return gk_refuse(reason, "box[%u] is %d elements, must be 1 to 256", (unsigned)i,
                          (int)desc->box[i]);
+    }
+    const int64_t stride = i == 0 ? 0 : desc->strides[i];
+    if (stride < 0 || stride > MAX_STRIDE || stride % MAP_ALIGN != 0) {
+        return gk_refuse(reason, "strides[%u] is %lld bytes, must be a multiple of 16 below 2^40",
+                         (unsigned)i, (long long)stride);
     }
     return true;
 }
@@ -49,6 +49,10 @@ bool gki_map_check(const gk_map_desc *desc, gk_reason *reason)
     const int64_t size = (int64_t)gk_dtype_size((gk_dtype)desc->dtype);
     if (size == 0) {
         return gk_refuse(reason, "dtype is %d, which is no gk_dtype", (int)desc->dtype);
+    }
+    if (desc->tf32 != 0 && desc->dtype != GK_F32) {
+        return gk_refuse(reason, "tf32 is set for %s, must be f32",
+                         gk_dtype_name((gk_dtype)desc->dtype));
     }
     if (desc->rank < 1 || desc->rank > GK_MAX_MAP_RANK) {
         return gk_refuse(reason, "rank is %u, must be 1 to %d", (unsigned)desc->rank,
@@ -78,10 +82,6 @@ static gk_status encode_maps(gki_device *device, const gki_recipe *recipe, const
     gk_tensor_map *maps = out;
     gk_reason reason = {{0}};
     memset(descs, 0, sizeof descs);
-    if (device->driver->map_encode == NULL) {
-        return gk_fail(GK_ERR_DEVICE, WHERE, "variant %s: the device has no tensor maps",
-                       variant->name);
-    }
     if (!variant->maps(call, recipe->problem, recipe->config, workspace, descs)) {
         return gk_fail(GK_ERR_INTERNAL, WHERE, "variant %s cannot describe the operands",
                        variant->name);
@@ -128,6 +128,7 @@ gk_status gki_launch_make(gki_device *device, const gki_recipe *recipe, const gk
     out->threads = recipe->launch->threads;
     out->cluster = recipe->launch->cluster;
     out->cooperative = recipe->launch->cooperative;
+    out->overlap = recipe->launch->overlap;
     out->smem = recipe->launch->smem;
     out->args = args;
     out->args_size = pack_args(recipe, call, workspace, zeroed, args);

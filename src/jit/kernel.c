@@ -336,8 +336,7 @@ static gk_status check_resident(gki_jit *jit, const gki_entry *entry, const gk_l
 {
     gki_device *device = jit->options.device;
     int64_t blocks = 0;
-    if (launch == NULL || (launch->cluster <= 1 && !launch->cooperative) ||
-        device->driver->resident == NULL) {
+    if (launch == NULL || (launch->cluster <= 1 && !launch->cooperative)) {
         return GK_OK;
     }
     const gki_kernel_launch asked = {

@@ -32,7 +32,7 @@ static void finish(const gki_text *w, char *out, size_t size)
 
 static void put_arg(gki_text *w, const char *name, const gk_problem *problem, uint32_t i)
 {
-    static const char *const layouts[] = {"row", "col", "strided"};
+    static const char *const layouts[] = {"row", "col", "strided", "repeat", "packed"};
     const uint8_t layout = problem->layout[i];
     if (problem->dtype[i] == GK_DTYPE_NONE) {
         gki_text_printf(w, " %s=-", name);
@@ -70,6 +70,10 @@ void gki_problem_text(const gk_op_desc *op, const gk_problem *problem, char *out
         if (op->attrs[i].in_identity) {
             put_attr(&w, &op->attrs[i], problem->attrs[i]);
         }
+    }
+    if (op->text_name != NULL) {
+        gki_text_printf(&w, " %s=\"%s\"", op->text_name,
+                        problem->text != NULL ? problem->text : "");
     }
     finish(&w, out, size);
 }

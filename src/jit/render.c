@@ -107,6 +107,21 @@ static void put_int(gki_buf *out, const char *name, int64_t value)
     }
 }
 
+/* One line of the source, whatever the text holds. */
+static gk_status put_code(gki_buf *out, const gk_variant *variant, const gk_constant *item,
+                          const char *code)
+{
+    const bool inside = item->value >= 0 && item->value < GK_MAX_CODE;
+    const char *text = inside ? code + item->value : "";
+    const size_t length = strlen(text);
+    if (length == 0 || strcspn(text, "\n\r\\#") != length) {
+        return gk_fail(GK_ERR_INVALID, WHERE, "variant %s: %s is no line of code", variant->name,
+                       item->name);
+    }
+    gki_buf_printf(out, "#define %s %s\n", item->name, text);
+    return GK_OK;
+}
+
 static gk_status put_constants(gki_buf *out, const gk_variant *variant,
                                const gk_constants *constants)
 {
@@ -132,6 +147,13 @@ static gk_status put_constants(gki_buf *out, const gk_variant *variant,
             gki_buf_printf(out, "using %s = gk::%s;\n", item->name,
                            gk_dtype_name((gk_dtype)item->value));
             break;
+        case GK_CONSTANT_CODE: {
+            const gk_status status = put_code(out, variant, item, constants->code);
+            if (status != GK_OK) {
+                return status;
+            }
+            break;
+        }
         default:
             return gk_fail(GK_ERR_INVALID, WHERE, "variant %s: %s: %d is no kind of constant",
                            variant->name, item->name, (int)item->kind);
@@ -199,6 +221,7 @@ static gk_status write_parts(const gk_op_desc *op, const gk_variant *variant,
         variant->constants(problem, &constants);
     }
     constants.tag[sizeof constants.tag - 1] = '\0';
+    constants.code[sizeof constants.code - 1] = '\0';
     if (constants.n_items > GK_MAX_CONSTANTS) {
         return gk_fail(GK_ERR_INVALID, WHERE, "variant %s: %u constants, the limit is %d",
                        variant->name, (unsigned)constants.n_items, GK_MAX_CONSTANTS);

@@ -24,18 +24,14 @@ static const gk_attr_desc attrs[MATMUL_N_ATTRS] = {
 static const char *const dims[MATMUL_N_DIMS] = {"M", "N", "K"};
 
 static const gk_preset presets[] = {
-    {"matmul_relu",
-     1u << MATMUL_ACTIVATION | 1u << MATMUL_ALPHA | 1u << MATMUL_BETA,
-     {[MATMUL_ACTIVATION] = GK_ACT_RELU, [MATMUL_ALPHA] = 1.0, [MATMUL_BETA] = 0.0}},
+    {.name = "matmul_relu",
+     .fixed = 1u << MATMUL_ACTIVATION | 1u << MATMUL_ALPHA | 1u << MATMUL_BETA,
+     .attrs = {[MATMUL_ACTIVATION] = GK_ACT_RELU, [MATMUL_ALPHA] = 1.0, [MATMUL_BETA] = 0.0}},
 };
 
 /* The variant that serves everything comes first. */
 static const gk_variant *const variants[] = {
-    &gki_matmul_simt,
-    &gki_matmul_mma,
-    &gki_matmul_wgmma,
-    &gki_matmul_wgmma_f32,
-    &gki_matmul_gemv,
+    &gki_matmul_simt, &gki_matmul_mma, &gki_matmul_wgmma, &gki_matmul_wgmma_f32, &gki_matmul_gemv,
 };
 
 static bool is_empty(const gk_problem *problem)

@@ -142,11 +142,15 @@ static shape shape_of(const roles *r, const gk_config *config)
     return s;
 }
 
-static bool check_problem(const gk_problem *problem, const roles *r, gk_reason *reason)
+static bool check_problem(const gk_problem *problem, const gk_device_info *device, const roles *r,
+                          gk_reason *reason)
 {
     const gk_dtype type = (gk_dtype)problem->dtype[r->w];
     if (type != GK_F32 && type != GK_F16 && type != GK_BF16 && type != GK_E4M3 && type != GK_E5M2) {
         return gk_refuse(reason, "no product of %s", gk_dtype_name(type));
+    }
+    if (r->size == 1 && device->cc < 89 && !device->is_emulated) {
+        return gk_refuse(reason, "8-bit floats are widened by instructions of sm_89 and later");
     }
     if (problem->layout[r->w] == GK_LAYOUT_STRIDED) {
         return gk_refuse(reason, "%s has no contiguous axis", r->w == MATMUL_A ? "a" : "b");
@@ -213,7 +217,7 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
 {
     const int32_t *v = config->values;
     const roles r = roles_of(problem);
-    if (!check_problem(problem, &r, reason)) {
+    if (!check_problem(problem, device, &r, reason)) {
         return false;
     }
     const shape s = shape_of(&r, config);

@@ -198,12 +198,12 @@ static int64_t residents(const gk_device_info *device, const shape *s)
 
 /* Bytes from row to row of an operand. Densely packed rows are assumed: the problem does not say
  * how far apart they are. */
-static int64_t row_bytes(const gk_problem *problem, int operand)
+static uint64_t row_bytes(const gk_problem *problem, int operand)
 {
-    const int row_major = problem->layout[operand] == GK_LAYOUT_ROW;
+    const bool row_major = problem->layout[operand] == GK_LAYOUT_ROW;
     const int axis =
         operand == MATMUL_A ? (row_major ? MATMUL_K : MATMUL_M) : (row_major ? MATMUL_N : MATMUL_K);
-    return problem->dims[axis] * (int64_t)gk_dtype_size((gk_dtype)problem->dtype[operand]);
+    return (uint64_t)problem->dims[axis] * gk_dtype_size((gk_dtype)problem->dtype[operand]);
 }
 
 /* Do rows that are copied 16 bytes at a time begin inside the 32-byte sectors of the caches? Two
@@ -213,19 +213,21 @@ static bool shares_sectors(const gk_problem *problem, int operand)
     return problem->align[operand] == 16 && row_bytes(problem, operand) % 32 != 0;
 }
 
+/* With less the copies under way push each other out. */
+static const int64_t LEAST_L1 = INT64_C(48) << 10;
+/* The part of L1 that is never shared memory. */
+static const int64_t FIXED_L1 = INT64_C(28) << 10;
+
 static bool check_cache(const gk_problem *problem, const gk_device_info *device,
                         const gk_config *config, const shape *s, gk_reason *reason)
 {
-    static const int64_t LEAST_L1 = 48
-                                    << 10; /* with less the copies under way push each other out */
-    static const int64_t NEVER_SHARED = 28 << 10; /* of the memory that L1 has with shared memory */
     if (config->values[CACHE_L1] == 0) {
         return true;
     }
     if (!shares_sectors(problem, MATMUL_A) && !shares_sectors(problem, MATMUL_B)) {
         return gk_refuse(reason, "CACHE_L1 is 1 although no rows copied by 16 bytes share sectors");
     }
-    const int64_t l1 = device->smem_per_sm + NEVER_SHARED - residents(device, s) * (s->smem + 1024);
+    const int64_t l1 = device->smem_per_sm + FIXED_L1 - residents(device, s) * (s->smem + 1024);
     if (l1 < LEAST_L1) {
         return gk_refuse(reason, "CACHE_L1 is 1, but shared memory leaves %lld bytes of L1",
                          (long long)l1);
@@ -287,7 +289,7 @@ static const double SHARED_BYTES = 150;      /* shared memory, bytes a clock */
 static const double L2_BYTES = 78;           /* from L2 into shared memory, bytes a clock */
 static const double CUT_LINES = 1.15;        /* how much slower if rows begin inside cache lines */
 static const double CUT_SECTORS = 3.16;      /* or inside sectors */
-static const double CUT_SECTORS_L1 = 2.6;    /* or there, through L1 */
+static const double CUT_SECTORS_L1 = 2.8;    /* or there, through L1 */
 static const double FEW_WARPS = 0.0359;      /* what one warp a scheduler leaves uncovered */
 static const double BARRIER = 52.6;          /* of a tile of K, shared by the resident blocks */
 static const double COPY_LATENCY = 1260;     /* from the start of a tile's copies to their end */
@@ -304,7 +306,8 @@ static const double KERNEL_START = 1.91e-06;   /* seconds */
 static double cut_rows(const gk_problem *problem, const gk_config *config, int operand)
 {
     if (row_bytes(problem, operand) % 32 != 0) {
-        return config->values[CACHE_L1] != 0 ? CUT_SECTORS_L1 : CUT_SECTORS;
+        const bool shared = config->values[CACHE_L1] != 0 && shares_sectors(problem, operand);
+        return shared ? CUT_SECTORS_L1 : CUT_SECTORS;
     }
     return row_bytes(problem, operand) % 128 != 0 ? CUT_LINES : 1;
 }

@@ -327,7 +327,8 @@ static bool check_launch(const gk_problem *problem, const gk_device_info *device
                          (long long)k_tiles);
     }
     const int64_t seats = gki_wgmma_seats(device, s->cluster);
-    if (v[WGMMA_CLUSTER_K] > 1 && s->rows * s->cols * v[WGMMA_SPLIT_K] > seats) {
+    if (v[WGMMA_CLUSTER_K] > 1 && s->rows * s->cols * v[WGMMA_SPLIT_K] > seats &&
+        (!device->is_emulated || s->a_form != WGMMA_AS_IT_IS || s->b_form != WGMMA_AS_IT_IS)) {
         return gk_refuse(reason, "%lld clusters share K, %lld run at once",
                          (long long)(s->rows * s->cols * v[WGMMA_SPLIT_K]), (long long)seats);
     }
@@ -383,8 +384,12 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     const int64_t seats = gki_wgmma_seats(device, s.cluster);
     const bool prepares = s.a_form != WGMMA_AS_IT_IS || s.b_form != WGMMA_AS_IT_IS;
     out->grid = (prepares ? seats : smaller(units, seats)) * s.cluster;
+    if (v[WGMMA_CLUSTER_K] > 1) {
+        out->grid = units * s.cluster; /* blocks that share K have one tile each */
+    }
     out->threads = 128 * (v[WGMMA_CONSUMERS] + 1);
     out->cluster = (int32_t)s.cluster;
+    out->overlap = 1;
     out->smem = s.smem;
     out->workspace = partial_bytes(&s, v);
     out->zeroed = 0;
@@ -394,23 +399,21 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     if (prepares) {
         const bool swap = v[WGMMA_SWAP] != 0;
         out->cooperative = 1;
+        out->overlap = 0; /* blocks that wait would take the room of those that are waited for */
         out->workspace += gki_wgmma_prepared_bytes(problem, MATMUL_A, swap) +
                           gki_wgmma_prepared_bytes(problem, MATMUL_B, swap);
         out->zeroed += FIRST_TICKET;
     }
 }
 
-/* Where nothing is read: any address will do. */
-static unsigned char nothing[16] __attribute__((aligned(16)));
-
-/* A matrix whose rows (or columns, if it is column-major) are the map's dimension 0. */
-static void describe(const gk_tensor *t, uint8_t layout, int64_t box_inner, int64_t box_outer,
-                     gk_map_desc *out)
+/* A matrix whose rows (or columns, if it is column-major) are the map's dimension 0. Of an empty
+ * one nothing is read; `c` is an address of the device to name. */
+static void describe(const gk_tensor *t, const gk_tensor *c, uint8_t layout, gk_map_desc *out)
 {
     const int inner = layout == GK_LAYOUT_COL ? 0 : 1;
     const int64_t size = (int64_t)gk_dtype_size((gk_dtype)t->dtype);
     const bool empty = t->shape[0] == 0 || t->shape[1] == 0 || t->data == NULL;
-    out->data = empty ? nothing : t->data;
+    out->data = empty ? (unsigned char *)c->data - (uintptr_t)c->data % 16 : t->data;
     out->dtype = t->dtype;
     out->rank = 2;
     out->dims[0] = larger(t->shape[inner], 1);
@@ -419,8 +422,6 @@ static void describe(const gk_tensor *t, uint8_t layout, int64_t box_inner, int6
     out->strides[1] = t->shape[1 - inner] > 1 && !empty
                           ? t->stride[1 - inner] * size
                           : gki_ceil_div(out->dims[0] * size, 16) * 16;
-    out->box[0] = (int32_t)box_inner;
-    out->box[1] = (int32_t)box_outer;
     out->swizzle = 128;
 }
 
@@ -435,7 +436,7 @@ static void describe_operand(const gk_call *call, const gk_problem *problem, int
                              unsigned char *prepared, gk_map_desc *out)
 {
     const gki_wgmma_form form = gki_wgmma_form_of(problem, arg, swap);
-    describe(call->args[arg], problem->layout[arg], out->box[0], out->box[1], out);
+    describe(call->args[arg], call->args[MATMUL_C], problem->layout[arg], out);
     if (gki_wgmma_prepared_bytes(problem, arg, swap) > 0) {
         gki_wgmma_describe_prepared(problem, arg, form, prepared, out);
     }
@@ -457,7 +458,7 @@ static bool maps(const gk_call *call, const gk_problem *problem, const gk_config
     describe_operand(call, problem, MATMUL_B, swap, prepared, &out[1]);
     for (int i = 0; i < 2; i++) {
         out[i].l2_promotion = promotion(&out[i]);
-        (void)tf32;
+        out[i].tf32 = tf32;
     }
     if (!s.by_tma) {
         out[2] = out[0];
@@ -465,8 +466,9 @@ static bool maps(const gk_call *call, const gk_problem *problem, const gk_config
     }
     const gk_tensor *c = call->args[MATMUL_C];
     const int64_t size = (int64_t)gk_dtype_size((gk_dtype)c->dtype);
-    describe(c, problem->layout[MATMUL_C], s.y_contiguous ? s.slab_y : 128 / size,
-             s.y_contiguous ? 64 : s.slab_y, &out[2]);
+    describe(c, c, problem->layout[MATMUL_C], &out[2]);
+    out[2].box[0] = (int32_t)(s.y_contiguous ? s.slab_y : 128 / size);
+    out[2].box[1] = (int32_t)(s.y_contiguous ? 64 : s.slab_y);
     const int64_t row = s.y_contiguous ? s.slab_y * size : 128;
     out[2].swizzle = row == 16 ? 0 : (uint32_t)row;
     return true;

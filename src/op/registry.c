@@ -53,4 +53,7 @@ void gk_preset_apply(const gk_preset *preset, gk_call *call)
             call->attrs[i] = preset->attrs[i];
         }
     }
+    if (preset != NULL && preset->text != NULL) {
+        call->text = preset->text;
+    }
 }

@@ -14,7 +14,7 @@ static bool same_class(const gk_problem *a, const gk_problem *b)
     return memcmp(a->dtype, b->dtype, sizeof(a->dtype)) == 0 &&
            memcmp(a->layout, b->layout, sizeof(a->layout)) == 0 &&
            memcmp(a->align, b->align, sizeof(a->align)) == 0 &&
-           memcmp(a->attrs, b->attrs, sizeof(a->attrs)) == 0;
+           memcmp(a->attrs, b->attrs, sizeof(a->attrs)) == 0 && a->text == b->text;
 }
 
 /* The op's smaller call, with addresses of the call's alignment that are never used. False if it

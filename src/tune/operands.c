@@ -32,7 +32,8 @@ static int32_t sorted_axes(const gk_tensor *t, int32_t axes[GK_MAX_RANK])
 }
 
 /* Shorter strides without overlap, equal to the old ones modulo 256 bytes; a stride that was not 1
- * does not become 1. */
+ * does not become 1, and an axis that did not go on where the one inside it ends does not begin
+ * to. */
 static void compact(gk_tensor *t)
 {
     int32_t axes[GK_MAX_RANK];
@@ -41,7 +42,7 @@ static void compact(gk_tensor *t)
     int64_t span = 1; /* elements that the axes so far reach over */
     for (int32_t i = 0; i < n; i++) {
         int64_t old = t->stride[axes[i]];
-        int64_t shortened = round_up(span, unit) + old % unit;
+        int64_t shortened = round_up(span + (old > span), unit) + old % unit;
         if (old > shortened && old > 1) {
             t->stride[axes[i]] = shortened;
         }
@@ -278,6 +279,7 @@ static void make_calls(gki_operands *o, const gk_call *call)
     for (uint32_t s = 0; s < o->sets; s++) {
         gk_tensor *tensors = o->tensors + (size_t)s * GK_MAX_ARGS;
         memcpy(o->calls[s].attrs, call->attrs, sizeof(call->attrs));
+        o->calls[s].text = o->problem.text; /* the call's may go before the operands do */
         for (uint32_t i = 0; i < o->op->n_args; i++) {
             const gki_operand *arg = &o->args[i];
             if (arg->present) {

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/str.h"
 
-static const double VERIFY_SHARE = 0.4; /* of the time that compiling left */
 static const double RACE_SHARE = 0.95;
 static const double WARM_WINDOW = 0.02; /* seconds */
 static const double WARM_LIMIT = 0.3;
@@ -195,85 +194,6 @@ static gk_status enter(gki_session *s, int64_t incumbent)
     return GK_OK;
 }
 
-/* --- checking --- */
-
-/* Can the candidate run on the reduced problem, and is its code there the same? *why: if not. */
-static gk_status fits_reduced(gki_session *s, const gki_entrant *e, bool *fits, gk_reason *why)
-{
-    gki_rendered rendered;
-    *fits = false;
-    if (!gki_config_check(e->candidate.variant, &s->reduced.problem, &s->info, &e->candidate.config,
-                          why)) {
-        return GK_OK;
-    }
-    if (s->real.operands == NULL) {
-        *fits = true;
-        return GK_OK;
-    }
-    gk_status status = gki_render(s->jit, s->op, e->candidate.variant, &s->reduced.problem,
-                                  &e->candidate.config, &rendered);
-    if (status == GK_OK) {
-        *fits = memcmp(&rendered.key, &e->kernel->key, sizeof(rendered.key)) == 0;
-        gki_free(rendered.source);
-    }
-    return status;
-}
-
-static gk_status verify_one(gki_session *s, gki_entrant *e)
-{
-    gki_bench *bench = &s->real;
-    gk_reason reason = {""};
-    gk_status status = gki_trial_load(s, e);
-    if (status != GK_OK || e->status != NULL) {
-        return status;
-    }
-    if (s->reduced.operands != NULL) {
-        bool fits;
-        status = fits_reduced(s, e, &fits, &reason);
-        if (status != GK_OK) {
-            return status;
-        }
-        bench = fits ? &s->reduced : &s->real;
-    }
-    if (bench->operands == NULL) {
-        gki_copy_text(e->why, sizeof(e->why), reason.text);
-        return GK_OK;
-    }
-    status = gki_trial_check(s, e, bench, false);
-    e->verified = status == GK_OK && e->status == NULL;
-    return status;
-}
-
-/* The share of the budget that is spent once `part` of what is left now is. */
-static double share_after(const gki_session *s, double part)
-{
-    const double budget = s->options.budget_s;
-    const double spent = budget > 0 ? fmin(gki_session_elapsed(s) / budget, 1) : 0;
-    return spent + part * (1 - spent);
-}
-
-static gk_status verify(gki_session *s)
-{
-    const double share = share_after(s, VERIFY_SHARE);
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < s->n_entrants; i++) {
-        gki_entrant *e = &s->entrants[i];
-        if (e->kernel == NULL || e->status != NULL) {
-            continue;
-        }
-        if (found > 0 && (s->cancelled || gki_session_spent(s, share))) {
-            break;
-        }
-        gk_status status = verify_one(s, e);
-        if (status != GK_OK) {
-            return status;
-        }
-        found += e->verified ? 1 : 0;
-        (void)gki_session_progress(s, "verify", i + 1, s->n_entrants, 0);
-    }
-    return GK_OK;
-}
-
 static gk_status no_config(const gki_session *s)
 {
     const gki_entrant *last = NULL;
@@ -414,7 +334,7 @@ static gk_status race(gki_session *s, int32_t *winner)
     if (s->info.is_emulated) {
         return race_emulated(s, winner);
     }
-    status = warm_up(s);
+    status = s->cancelled ? GK_OK : warm_up(s);
     if (status != GK_OK) {
         return status;
     }
@@ -505,6 +425,16 @@ static void count(gki_session *s)
     atomic_fetch_add(&counters->trials, trials);
 }
 
+static bool any_verified(const gki_session *s)
+{
+    for (uint32_t i = 0; i < s->n_entrants; i++) {
+        if (s->entrants[i].verified) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Everything between the space and the winner; -1 with GK_OK does not happen. */
 static gk_status search(gki_session *s, int64_t incumbent, int32_t *winner)
 {
@@ -513,11 +443,12 @@ static gk_status search(gki_session *s, int64_t incumbent, int32_t *winner)
         status = gki_build(s);
     }
     if (status == GK_OK && !s->cancelled) {
-        status = verify(s);
+        status = gki_check_all(s);
     }
-    if (status == GK_OK && s->cancelled) {
+    /* Stopped while candidates were checked, the best of those that are right wins. */
+    if (status == GK_OK && s->cancelled && !any_verified(s)) {
         gki_keep_trials(s);
-        return gk_fail(GK_ERR_CANCELLED, "tune", "stopped before any candidate was timed");
+        return gk_fail(GK_ERR_CANCELLED, "tune", "stopped before any candidate was checked");
     }
     if (status == GK_OK) {
         status = race(s, winner);

@@ -102,6 +102,12 @@ void gki_bench_free(gki_bench *bench);
 /* Compiles the entrants' codes in parallel, and prepares the benches meanwhile. */
 gk_status gki_build(gki_session *s);
 
+/* --- check.c --- */
+
+/* Checks the entrants in order until the caller asks to stop, or one is right and its share of the
+ * budget is spent. */
+gk_status gki_check_all(gki_session *s);
+
 /* --- trial.c --- */
 
 /* Loads the entrant's kernel for its launch on the problem itself. */

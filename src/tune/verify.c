@@ -110,6 +110,7 @@ static gk_status gather(const gki_operands *o, const gk_call *views, host_call *
 {
     memset(host, 0, sizeof(*host));
     memcpy(host->call.attrs, views->attrs, sizeof(views->attrs));
+    host->call.text = views->text;
     gk_status status = GK_OK;
     for (uint32_t i = 0; i < o->op->n_args && status == GK_OK; i++) {
         if (views->args[i] != NULL) {

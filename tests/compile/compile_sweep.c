@@ -6,7 +6,6 @@
  *
  *     compile_sweep [--arch sm_90a] [--op NAME] [--variant NAME] [--sample N] [--every-config]
  *                   [--all] [--seed N] [--threads N] [--list]
- *
  * --every-config compiles each configuration once, --all for each class of problems.
  */
 #include <stdio.h>
@@ -107,6 +106,15 @@ static double volume(const gk_problem *problem)
     return product;
 }
 
+static void append_class(classes *list, const gk_problem *problem)
+{
+    if (list->n_items == MAX_CLASSES) {
+        (void)fprintf(stderr, "compile_sweep: more than %d problem classes\n", MAX_CLASSES);
+        exit(1);
+    }
+    list->items[list->n_items++] = *problem;
+}
+
 /* Of problems that differ in their sizes only the largest is kept: fewest configurations are too
  * large for it. */
 static void add_class(classes *list, const gk_problem *problem)
@@ -121,11 +129,7 @@ static void add_class(classes *list, const gk_problem *problem)
             return;
         }
     }
-    if (list->n_items == MAX_CLASSES) {
-        (void)fprintf(stderr, "compile_sweep: more than %d problem classes\n", MAX_CLASSES);
-        exit(1);
-    }
-    list->items[list->n_items++] = *problem;
+    append_class(list, problem);
 }
 
 /* Optional arguments as the output has them, which every op must be able to serve. */
@@ -208,17 +212,12 @@ static void collect(classes *list, const gk_op_desc *op, uint16_t op_index)
 /* Variants may look at the sizes, too: each class once more, with sizes that are not round. */
 static void add_ragged(classes *list)
 {
-    const uint32_t n = list->n_items;
-    for (uint32_t i = 0; i < n; i++) {
-        if (list->n_items == MAX_CLASSES) {
-            (void)fprintf(stderr, "compile_sweep: more than %d problem classes\n", MAX_CLASSES);
-            exit(1);
-        }
-        gk_problem *ragged = &list->items[list->n_items++];
-        *ragged = list->items[i];
+    for (uint32_t i = 0, n = list->n_items; i < n; i++) {
+        gk_problem ragged = list->items[i];
         for (int d = 0; d < GK_MAX_DIMS; d++) {
-            ragged->dims[d] -= ragged->dims[d] > 8 ? 4 : 0;
+            ragged.dims[d] -= ragged.dims[d] > 8 ? 4 : 0;
         }
+        append_class(list, &ragged);
     }
 }
 

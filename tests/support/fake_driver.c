@@ -119,6 +119,18 @@ static gk_status fake_copy(gki_device *device, void *dst, const void *src, size_
     return status;
 }
 
+static gk_status fake_copy_in_2d(gki_device *device, void *dst, const void *src, size_t pitch,
+                                 size_t width, size_t rows, void *stream)
+{
+    fake_device *fake = of(device);
+    (void)stream;
+    const gk_status status = enter(fake, &fake->copy, "copy");
+    for (size_t i = 0; status == GK_OK && i < rows; i++) {
+        memcpy((char *)dst + i * width, (const char *)src + i * pitch, width);
+    }
+    return status;
+}
+
 static gk_status fake_fill(gki_device *device, void *dst, unsigned char value, size_t bytes,
                            void *stream)
 {
@@ -355,6 +367,7 @@ static const gki_driver TABLE = {
     .mem_alloc = fake_mem_alloc,
     .mem_free = fake_mem_free,
     .copy_in = fake_copy,
+    .copy_in_2d = fake_copy_in_2d,
     .copy_out = fake_copy,
     .copy_dev = fake_copy,
     .fill = fake_fill,

@@ -13,9 +13,28 @@ static int64_t offset_of(const gk_tensor *t, int64_t i, int64_t j)
     return i * t->stride[0] + (t->rank > 1 ? j * t->stride[1] : 0);
 }
 
-static int64_t columns(const gk_tensor *t)
+int64_t op_tensor_count(const gk_tensor *t)
 {
-    return t->rank > 1 ? t->shape[1] : 1;
+    int64_t count = 1;
+    for (int32_t axis = 0; axis < t->rank; axis++) {
+        count *= t->shape[axis];
+    }
+    return count;
+}
+
+static int64_t flat_offset(const gk_tensor *t, int64_t index)
+{
+    int64_t offset = 0;
+    for (int32_t axis = t->rank; axis-- > 0;) {
+        offset += index % t->shape[axis] * t->stride[axis];
+        index /= t->shape[axis];
+    }
+    return offset;
+}
+
+double op_tensor_at(const gk_tensor *t, int64_t index)
+{
+    return op_value_get((gk_dtype)t->dtype, t->data, flat_offset(t, index));
 }
 
 double op_tensor_get(const gk_tensor *t, int64_t i, int64_t j)
@@ -34,12 +53,17 @@ void op_buffer_set(op_buffer *buffer, int64_t i, int64_t j, double value)
     op_value_set((gk_dtype)t->dtype, t->data, offset_of(t, i, j), value);
 }
 
+void op_buffer_set_at(op_buffer *buffer, int64_t index, double value)
+{
+    const gk_tensor *t = &buffer->host;
+    op_value_set((gk_dtype)t->dtype, t->data, flat_offset(t, index), value);
+}
+
 void op_buffer_randomise(op_buffer *buffer, op_random *r)
 {
-    for (int64_t i = 0; i < buffer->host.shape[0]; i++) {
-        for (int64_t j = 0; j < columns(&buffer->host); j++) {
-            op_buffer_set(buffer, i, j, op_random_value(r, (gk_dtype)buffer->host.dtype));
-        }
+    const int64_t count = op_tensor_count(&buffer->host);
+    for (int64_t i = 0; i < count; i++) {
+        op_buffer_set_at(buffer, i, op_random_value(r, (gk_dtype)buffer->host.dtype));
     }
 }
 
@@ -48,11 +72,10 @@ static void fill_elements(op_buffer *buffer)
     const gk_tensor *t = &buffer->host;
     const size_t size = gk_dtype_size((gk_dtype)t->dtype);
     const int poison = op_value_is_integer((gk_dtype)t->dtype) ? 0x80 : 0xff;
-    for (int64_t i = 0; i < t->shape[0]; i++) {
-        for (int64_t j = 0; j < columns(t); j++) {
-            memset((unsigned char *)t->data + (size_t)offset_of(t, i, j) * size,
-                   buffer->is_output ? poison : 0, size);
-        }
+    const int64_t count = op_tensor_count(t);
+    for (int64_t i = 0; i < count; i++) {
+        memset((unsigned char *)t->data + (size_t)flat_offset(t, i) * size,
+               buffer->is_output ? poison : 0, size);
     }
 }
 
@@ -185,11 +208,10 @@ gk_status op_buffer_download(const op_buffer *buffer, void *data, int64_t *damag
         const gk_tensor got = op_buffer_view(buffer, data);
         const gk_tensor want = op_buffer_view(buffer, expected);
         const size_t size = gk_dtype_size((gk_dtype)got.dtype);
-        for (int64_t i = 0; i < got.shape[0]; i++) {
-            for (int64_t j = 0; j < columns(&got); j++) {
-                const size_t at = (size_t)offset_of(&got, i, j) * size;
-                memcpy((unsigned char *)want.data + at, (unsigned char *)got.data + at, size);
-            }
+        const int64_t count = op_tensor_count(&got);
+        for (int64_t i = 0; i < count; i++) {
+            const size_t at = (size_t)flat_offset(&got, i) * size;
+            memcpy((unsigned char *)want.data + at, (unsigned char *)got.data + at, size);
         }
     }
     if (memcmp(expected, data, buffer->bytes) != 0) {

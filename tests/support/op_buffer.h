@@ -51,4 +51,9 @@ gk_tensor op_buffer_view(const op_buffer *buffer, void *data);
 
 double op_tensor_get(const gk_tensor *t, int64_t i, int64_t j);
 
+/* The same for a tensor of any rank: the index counts its elements in row-major order. */
+int64_t op_tensor_count(const gk_tensor *t);
+double op_tensor_at(const gk_tensor *t, int64_t index);
+void op_buffer_set_at(op_buffer *buffer, int64_t index, double value);
+
 #endif

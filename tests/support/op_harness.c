@@ -210,6 +210,31 @@ static uint32_t all_items(const op_harness *h, op_item **out)
     return n;
 }
 
+/* Halves the longest axis until no operand takes more than 64 MiB, 4 MiB on the CPU device. */
+static void limit_dims(const op_harness *h, const op_item *item, int64_t *dims)
+{
+    for (;;) {
+        gk_tensor tensors[GK_MAX_ARGS];
+        gk_call call;
+        int64_t largest = 0;
+        uint32_t longest = 0;
+        if (!op_harness_call(h, item, dims, tensors, &call)) {
+            return;
+        }
+        for (uint32_t i = 0; i < h->op->n_args; i++) {
+            const int64_t bytes = call.args[i] != NULL ? gk_tensor_extent(&tensors[i]) : 0;
+            largest = bytes > largest ? bytes : largest;
+        }
+        for (uint32_t i = 1; i < h->op->n_dims; i++) {
+            longest = dims[i] > dims[longest] ? i : longest;
+        }
+        if (largest <= (h->is_cpu ? 4 : 64) << 20 || dims[longest] <= 1) {
+            return;
+        }
+        dims[longest] /= 2;
+    }
+}
+
 static void run_item(work *w, uint32_t index)
 {
     op_harness *h = w->h;
@@ -221,6 +246,7 @@ static void run_item(work *w, uint32_t index)
             /* As many small sizes as large ones. */
             dims[i] = 1 + op_random_below(&r, 1u << (1 + op_random_below(&r, 11)));
         }
+        limit_dims(h, item, dims);
         note(h, item, dims);
         op_harness_run(h, item, dims, true);
         return;

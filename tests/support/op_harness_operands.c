@@ -72,17 +72,67 @@ static int output_of(const gk_op_desc *op)
     return output;
 }
 
-/* Lengthens the outer stride of a matrix, or doubles all strides. */
+static int64_t lengthened(int64_t stride, const char *where)
+{
+    return strcmp(where, "wide") == 0  ? (stride + 15) / 16 * 16 + 16
+           : strcmp(where, "odd") == 0 ? (stride | 1) + 2
+                                       : stride;
+}
+
+/* The axis with the smallest stride of those that are not taken. */
+static int innermost(const gk_tensor *t, uint32_t taken)
+{
+    int found = -1;
+    for (int axis = 0; axis < t->rank; axis++) {
+        if ((taken >> axis & 1) == 0 && (found < 0 || t->stride[axis] <= t->stride[found])) {
+            found = axis;
+        }
+    }
+    return found;
+}
+
+/* Lengthens all strides but the innermost, or doubles all. */
 static void place(gk_tensor *t, const char *where, bool strided)
 {
-    const int outer = t->stride[1] == 1 ? 0 : 1;
-    if (t->rank == 2 && strcmp(where, "wide") == 0) {
-        t->stride[outer] = (t->stride[outer] + 15) / 16 * 16 + 16;
-    } else if (t->rank == 2 && strcmp(where, "odd") == 0) {
-        t->stride[outer] = (t->stride[outer] | 1) + 2;
+    if (t->rank == 2) {
+        const int outer = t->stride[1] == 1 ? 0 : 1;
+        t->stride[outer] = lengthened(t->stride[outer], where);
+    } else if (t->rank > 2 && strcmp(where, "tight") != 0) {
+        uint32_t taken = 0;
+        int64_t reach = 0;
+        for (int i = 0; i < t->rank; i++) {
+            const int axis = innermost(t, taken);
+            taken |= 1u << axis;
+            t->stride[axis] = i == 0 ? t->stride[axis] : lengthened(reach, where);
+            reach = t->stride[axis] * (t->shape[axis] > 0 ? t->shape[axis] : 1);
+        }
     }
     for (int axis = 0; axis < t->rank && strided; axis++) {
         t->stride[axis] *= 2;
+    }
+}
+
+/* Ops that have no such attribute do without. */
+static void set_attribute(const gk_op_desc *op, gk_call *call, const char *name, double value)
+{
+    double *place = attribute(op, call, name);
+    if (place != NULL) {
+        *place = value;
+    }
+}
+
+/* An op that knows no epilogue runs as one of its presets or, if its calls have no text, as itself:
+ * another one for each epilogue. */
+static void apply_preset(const gk_op_desc *op, const char *words, gk_call *call)
+{
+    const uint32_t choices = op->n_presets + (op->text_name == NULL ? 1 : 0);
+    uint32_t index = 0;
+    while (op_epilogues[index] != NULL && strcmp(op_epilogues[index], words) != 0) {
+        index++;
+    }
+    if (choices > 0 && index % choices < op->n_presets &&
+        attribute(op, call, "activation") == NULL) {
+        gk_preset_apply(&op->presets[index % choices], call);
     }
 }
 
@@ -115,10 +165,10 @@ static bool apply_epilogue(const gk_op_desc *op, const char *words, gk_tensor *t
         call->args[residual] = &tensors[residual];
     }
     if (has_word(words, "alpha")) {
-        *attribute(op, call, "alpha") = 1.5;
+        set_attribute(op, call, "alpha", 1.5);
     }
     if (has_word(words, "beta")) {
-        *attribute(op, call, "beta") = integers ? 1 : 0.5;
+        set_attribute(op, call, "beta", integers ? 1 : 0.5);
     }
     return true;
 }
@@ -139,13 +189,15 @@ bool op_harness_call(const op_harness *h, const op_item *item, const int64_t *di
     for (uint32_t i = 0; i < op->n_attrs; i++) {
         call->attrs[i] = op->attrs[i].default_value;
     }
+    apply_preset(op, item->epilogue, call);
     if (op->example(&given, tensors, call) != GK_OK) {
         return false;
     }
     if (!strided && item->layout[2] == 't') {
         gk_tensor *c = &tensors[output_of(op)];
-        c->stride[0] = 1;
-        c->stride[1] = c->shape[0];
+        const int last = c->rank > 1 ? c->rank - 1 : 1;
+        c->stride[last - 1] = 1;
+        c->stride[last] = c->shape[last - 1];
     }
     for (uint32_t i = 0; i < op->n_args; i++) {
         if (call->args[i] != NULL) {

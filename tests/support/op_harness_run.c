@@ -145,24 +145,20 @@ static bool same(double got, double want, double allowed)
 static bool compare(job *j, const gk_problem *problem, const gk_tensor *got)
 {
     const gk_tolerance t = j->h->op->tolerance(problem);
-    const int64_t cols = got->rank > 1 ? got->shape[1] : 1;
+    const int64_t count = op_tensor_count(got);
     int64_t wrong = 0;
     char first[160] = "";
-    for (int64_t i = 0; i < got->shape[0]; i++) {
-        for (int64_t k = 0; k < cols; k++) {
-            const double value = op_tensor_get(got, i, k);
-            const double want = j->want[i * cols + k];
-            const double allowed = t.absolute + t.relative * j->scale[i * cols + k];
-            if (!same(value, want, allowed) && wrong++ == 0) {
-                snprintf(first, sizeof(first),
-                         "[%" PRId64 ",%" PRId64 "] is %.9g, not %.9g +- %.3g", i, k, value, want,
-                         allowed);
-            }
+    for (int64_t i = 0; i < count; i++) {
+        const double value = op_tensor_at(got, i);
+        const double allowed = t.absolute + t.relative * j->scale[i];
+        if (!same(value, j->want[i], allowed) && wrong++ == 0) {
+            const int64_t last = got->rank > 0 ? got->shape[got->rank - 1] : 1;
+            snprintf(first, sizeof(first), "[%" PRId64 ",%" PRId64 "] is %.9g, not %.9g +- %.3g",
+                     i / last, i % last, value, j->want[i], allowed);
         }
     }
     if (wrong > 0) {
-        fail(j, "%" PRId64 " of %" PRId64 " elements are wrong, first %s", wrong,
-             got->shape[0] * cols, first);
+        fail(j, "%" PRId64 " of %" PRId64 " elements are wrong, first %s", wrong, count, first);
     }
     return wrong == 0;
 }
@@ -218,7 +214,7 @@ static bool check_whole(job *j)
 {
     const gk_tensor got = op_buffer_view(&j->buffers[j->output], j->result);
     if (j->want == NULL) {
-        const size_t count = (size_t)got.shape[0] * (size_t)(got.rank > 1 ? got.shape[1] : 1);
+        const size_t count = (size_t)op_tensor_count(&got);
         j->want = malloc((count + 1) * sizeof(double));
         j->scale = calloc(count + 1, sizeof(double));
         if (j->want == NULL || j->scale == NULL) {
@@ -247,7 +243,7 @@ static bool check_parts(job *j)
         }
         gk_tensor got = *part.args[j->output];
         got.data = j->result + ((unsigned char *)got.data - j->buffers[j->output].image);
-        const size_t count = (size_t)got.shape[0] * (size_t)(got.rank > 1 ? got.shape[1] : 1);
+        const size_t count = (size_t)op_tensor_count(&got);
         free(j->want);
         free(j->scale);
         j->want = malloc(count * sizeof(double));
@@ -274,19 +270,15 @@ static bool check_against_first(job *j)
     const gk_tensor want = op_buffer_view(&j->buffers[j->output], j->other);
     const double unit = op_value_unit((gk_dtype)got.dtype);
     const double sums = 4 * (double)j->dims[j->h->op->n_dims - 1] + 32;
-    for (int64_t i = 0; i < got.shape[0]; i++) {
-        for (int64_t k = 0; k < got.shape[1]; k++) {
-            const double x = op_tensor_get(&got, i, k);
-            const double y = op_tensor_get(&want, i, k);
-            const double allowed =
-                2 * (t.absolute + t.relative * sums + unit * fmax(fabs(x), fabs(y)));
-            if (!same(x, y, allowed)) {
-                fail(j,
-                     "[%" PRId64 ",%" PRId64 "] is %.9g but the first variant gives %.9g, allowed "
-                     "%.3g",
-                     i, k, x, y, allowed);
-                return false;
-            }
+    const int64_t count = op_tensor_count(&got);
+    for (int64_t i = 0; i < count; i++) {
+        const double x = op_tensor_at(&got, i);
+        const double y = op_tensor_at(&want, i);
+        const double allowed = 2 * (t.absolute + t.relative * sums + unit * fmax(fabs(x), fabs(y)));
+        if (!same(x, y, allowed)) {
+            fail(j, "element %" PRId64 " is %.9g but the first variant gives %.9g, allowed %.3g", i,
+                 x, y, allowed);
+            return false;
         }
     }
     return true;

@@ -87,10 +87,11 @@ static inline gk_context *context_within(fake_device *fake, gk_mode mode, const 
     return ctx;
 }
 
+/* With time for every tuning, however busy the machine is. */
 static inline gk_context *context_on(fake_device *fake, gk_mode mode, const char *path,
                                      test_log *log)
 {
-    return context_within(fake, mode, path, log, 0);
+    return context_within(fake, mode, path, log, 60);
 }
 
 /* The device's memory and modules are all given back, then it goes too. */
@@ -214,6 +215,52 @@ static inline gk_plan_description planned(gk_context *ctx, const gk_call *call)
     const gk_plan_description info = plan_info(plan);
     gk_plan_destroy(&plan);
     return info;
+}
+
+/* --- what most of these tests begin with --- */
+
+typedef struct api_fixture {
+    fake_device *fake;
+    gk_context *ctx;
+    square *s;
+    gk_plan *plan;
+    const char *path; /* a cache file */
+    test_log log;
+} api_fixture;
+
+/* Takes the device over; s is a square of n; there is no context and no plan yet. */
+static inline api_fixture *api_set_up(void **state, fake_device *fake, int64_t n)
+{
+    api_fixture *f = gki_calloc(1, sizeof(*f));
+    assert_non_null(f);
+    f->fake = fake;
+    f->s = square_new(n);
+    f->path = gk_test_path("api.db");
+    *state = f;
+    return f;
+}
+
+static inline int api_tear_down(void **state)
+{
+    api_fixture *f = *state;
+    gk_plan_destroy(&f->plan);
+    gk_context_destroy(&f->ctx);
+    end_device(&f->fake);
+    gki_free(f->s);
+    gki_free(f);
+    return 0;
+}
+
+#define API_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, api_tear_down)
+
+/* Rows of a table of the cache file. */
+static inline void expect_rows(const api_fixture *f, const char *table, uint64_t count)
+{
+    char sql[64];
+    char text[32];
+    (void)snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", table);
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)count);
+    expect_query(f->path, sql, text);
 }
 
 #endif

@@ -9,6 +9,7 @@
 #define DECLARE(name, params) gki_cu_result name params;
 GKI_CUDA_SYMBOLS(DECLARE)
 GKI_CUDA_STRUCT_SYMBOLS(DECLARE)
+GKI_CUDA_LATER_SYMBOLS(DECLARE)
 
 enum { MAX_DEPTH = 16, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, UNSUPPORTED_CAPTURE = 900 };
 
@@ -22,9 +23,9 @@ struct CUevent_st {
 
 struct CUgraph_st {
     uint32_t nodes;
+    uint32_t loose; /* the last node depends on nothing yet */
 };
 
-extern fake_cuda fake_cuda_state;
 fake_cuda fake_cuda_state;
 
 static fake_cuda *const fake = &fake_cuda_state;
@@ -44,7 +45,7 @@ static void *memory(gki_cu_ptr ptr)
     return (void *)(uintptr_t)ptr;
 }
 
-static gki_cu_result need_context(void)
+unsigned fake_cuda_need_context(void)
 {
     return depth > 0 && stack[depth - 1] == primary_context() ? 0 : (gki_cu_result)INVALID_CONTEXT;
 }
@@ -56,7 +57,7 @@ static gki_cu_result need_safe(void)
         fake->forbidden++;
         return UNSUPPORTED_CAPTURE;
     }
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuInit(unsigned int flags)
@@ -213,7 +214,7 @@ gki_cu_result cuMemGetInfo_v2(size_t *available, size_t *total)
 {
     *available = 1000;
     *total = 2000;
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuMemAlloc_v2(gki_cu_ptr *ptr, size_t bytes)
@@ -236,52 +237,9 @@ gki_cu_result cuMemFree_v2(gki_cu_ptr ptr)
     return result;
 }
 
-gki_cu_result cuMemcpyHtoDAsync_v2(gki_cu_ptr to, const void *from, size_t bytes,
-                                   gki_cu_stream stream)
-{
-    (void)stream;
-    gki_cu_result result = need_context();
-    if (result == 0) {
-        memcpy(memory(to), from, bytes);
-    }
-    return result;
-}
-
-gki_cu_result cuMemcpyDtoHAsync_v2(void *to, gki_cu_ptr from, size_t bytes, gki_cu_stream stream)
-{
-    (void)stream;
-    gki_cu_result result = need_context();
-    if (result == 0) {
-        memcpy(to, memory(from), bytes);
-    }
-    return result;
-}
-
-gki_cu_result cuMemcpyDtoDAsync_v2(gki_cu_ptr to, gki_cu_ptr from, size_t bytes,
-                                   gki_cu_stream stream)
-{
-    (void)stream;
-    gki_cu_result result = need_context();
-    if (result == 0) {
-        memcpy(memory(to), memory(from), bytes);
-    }
-    return result;
-}
-
-gki_cu_result cuMemsetD8Async(gki_cu_ptr to, unsigned char value, size_t bytes,
-                              gki_cu_stream stream)
-{
-    (void)stream;
-    gki_cu_result result = need_context();
-    if (result == 0) {
-        memset(memory(to), value, bytes);
-    }
-    return result;
-}
-
 gki_cu_result cuStreamCreate(gki_cu_stream *stream, unsigned int flags)
 {
-    gki_cu_result result = need_context();
+    gki_cu_result result = fake_cuda_need_context();
     if (result == 0 && flags != GKI_CU_STREAM_NON_BLOCKING) {
         return GKI_CU_INVALID_VALUE;
     }
@@ -296,7 +254,7 @@ gki_cu_result cuStreamDestroy_v2(gki_cu_stream stream)
 {
     free(stream);
     fake->live_streams--;
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuStreamSynchronize(gki_cu_stream stream)
@@ -307,7 +265,7 @@ gki_cu_result cuStreamSynchronize(gki_cu_stream stream)
         return UNSUPPORTED_CAPTURE;
     }
     fake->syncs++;
-    return fake->fail_sync != 0 ? fake->fail_sync : need_context();
+    return fake->fail_sync != 0 ? fake->fail_sync : fake_cuda_need_context();
 }
 
 gki_cu_result cuStreamIsCapturing(gki_cu_stream stream, gki_cu_enum *status)
@@ -317,7 +275,7 @@ gki_cu_result cuStreamIsCapturing(gki_cu_stream stream, gki_cu_enum *status)
     }
     *status = stream != NULL && (void *)stream == fake->capturing ? GKI_CU_CAPTURE_ACTIVE
                                                                   : GKI_CU_CAPTURE_NONE;
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuEventCreate(gki_cu_event *event, unsigned int flags)
@@ -325,20 +283,20 @@ gki_cu_result cuEventCreate(gki_cu_event *event, unsigned int flags)
     (void)flags;
     *event = calloc(1, sizeof(**event));
     fake->live_events++;
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuEventDestroy_v2(gki_cu_event event)
 {
     free(event);
     fake->live_events--;
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuEventRecord(gki_cu_event event, gki_cu_stream stream)
 {
     event->us = clock_us;
-    return stream != NULL ? need_context() : (gki_cu_result)INVALID_HANDLE;
+    return stream != NULL ? fake_cuda_need_context() : (gki_cu_result)INVALID_HANDLE;
 }
 
 gki_cu_result cuEventSynchronize(gki_cu_event event)
@@ -350,7 +308,7 @@ gki_cu_result cuEventSynchronize(gki_cu_event event)
 gki_cu_result cuEventElapsedTime(float *ms, gki_cu_event start, gki_cu_event end)
 {
     *ms = (float)(end->us - start->us) * 1e-3F;
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuModuleLoadData(gki_cu_module *module, const void *image)
@@ -379,7 +337,7 @@ gki_cu_result cuModuleUnload(gki_cu_module module)
 gki_cu_result cuModuleGetFunction(gki_cu_function *function, gki_cu_module module, const char *name)
 {
     *function = (gki_cu_function)(void *)module;
-    return strcmp(name, "absent") == 0 ? (gki_cu_result)GKI_CU_NOT_FOUND : need_context();
+    return strcmp(name, "absent") == 0 ? (gki_cu_result)GKI_CU_NOT_FOUND : fake_cuda_need_context();
 }
 
 gki_cu_result cuFuncGetAttribute(int *value, gki_cu_enum attribute, gki_cu_function function)
@@ -404,7 +362,7 @@ gki_cu_result cuFuncGetAttribute(int *value, gki_cu_enum attribute, gki_cu_funct
     default:
         return GKI_CU_INVALID_VALUE;
     }
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuFuncSetAttribute(gki_cu_function function, gki_cu_enum attribute, int value)
@@ -412,7 +370,7 @@ gki_cu_result cuFuncSetAttribute(gki_cu_function function, gki_cu_enum attribute
     (void)function;
     if (attribute == GKI_CU_FUNC_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
         fake->non_portable = value;
-        return need_context();
+        return fake_cuda_need_context();
     }
     long optin = fake_number("FAKE_CUDA", "optin", 232448);
     if (attribute != GKI_CU_FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
@@ -420,7 +378,7 @@ gki_cu_result cuFuncSetAttribute(gki_cu_function function, gki_cu_enum attribute
         return GKI_CU_INVALID_VALUE;
     }
     fake->max_dynamic = (uint32_t)value;
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 static gki_cu_result record(fake_launch *list, uint32_t *n, fake_launch launch, void **params)
@@ -434,7 +392,7 @@ static gki_cu_result record(fake_launch *list, uint32_t *n, fake_launch launch, 
         list[*n] = launch;
     }
     (*n)++;
-    return fake->fail_launch != 0 ? fake->fail_launch : need_context();
+    return fake->fail_launch != 0 ? fake->fail_launch : fake_cuda_need_context();
 }
 
 gki_cu_result cuLaunchKernel(gki_cu_function function, unsigned int grid_x, unsigned int grid_y,
@@ -446,7 +404,7 @@ gki_cu_result cuLaunchKernel(gki_cu_function function, unsigned int grid_x, unsi
     if (grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 || extra != NULL) {
         return GKI_CU_INVALID_VALUE;
     }
-    fake_launch launch = {grid_x, block_x, smem, 1, 0, 0, stream};
+    fake_launch launch = {grid_x, block_x, smem, 1, 0, 0, stream, 0};
     clock_us += FAKE_LAUNCH_US;
     return record(fake->launches, &fake->n_launches, launch, params);
 }
@@ -458,14 +416,18 @@ static bool set_attribute(fake_launch *launch, gki_cu_enum id, const gki_cu_attr
         launch->cluster = value->cluster.x;
         return true;
     }
+    if (id == GKI_CU_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION) {
+        launch->overlap = (uint32_t)value->programmatic_serialization;
+        return true;
+    }
     launch->cooperative = (uint32_t)value->cooperative;
     return id == GKI_CU_ATTRIBUTE_COOPERATIVE;
 }
 
 static bool read_config(const gki_cu_launch_config *config, fake_launch *launch)
 {
-    const fake_launch plain = {config->grid_x, config->block_x, config->smem, 1, 0, 0,
-                               config->stream};
+    const fake_launch plain = {
+        config->grid_x, config->block_x, config->smem, 1, 0, 0, config->stream, 0};
     *launch = plain;
     for (unsigned i = 0; i < config->n_attrs; i++) {
         if (!set_attribute(launch, config->attrs[i].id, &config->attrs[i].value)) {
@@ -483,7 +445,7 @@ gki_cu_result cuOccupancyMaxActiveClusters(int *count, gki_cu_function function,
     if (!read_config(config, &fake->occupancy)) {
         return GKI_CU_INVALID_VALUE;
     }
-    return fake->fail_occupancy != 0 ? fake->fail_occupancy : need_context();
+    return fake->fail_occupancy != 0 ? fake->fail_occupancy : fake_cuda_need_context();
 }
 
 gki_cu_result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, gki_cu_function function,
@@ -492,7 +454,7 @@ gki_cu_result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, gki_cu_fun
     (void)function;
     *count = fake->resident;
     fake->occupancy = (fake_launch){.threads = (uint32_t)threads, .smem = (uint32_t)smem};
-    return fake->fail_occupancy != 0 ? fake->fail_occupancy : need_context();
+    return fake->fail_occupancy != 0 ? fake->fail_occupancy : fake_cuda_need_context();
 }
 
 gki_cu_result cuTensorMapEncodeTiled(gki_cu_tensor_map *map, gki_cu_enum type, uint32_t rank,
@@ -513,7 +475,7 @@ gki_cu_result cuTensorMapEncodeTiled(gki_cu_tensor_map *map, gki_cu_enum type, u
     map->opaque[15] = (uint64_t)++fake->n_maps;
     return (uintptr_t)map % 64 != 0 ? (gki_cu_result)GKI_CU_INVALID_VALUE
            : fake->fail_map != 0    ? fake->fail_map
-                                    : need_context();
+                                    : fake_cuda_need_context();
 }
 
 gki_cu_result cuLaunchKernelEx(const gki_cu_launch_config *config, gki_cu_function function,
@@ -533,14 +495,14 @@ gki_cu_result cuGraphCreate(gki_cu_graph *graph, unsigned int flags)
     (void)flags;
     *graph = calloc(1, sizeof(**graph));
     fake->live_graphs++;
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuGraphDestroy(gki_cu_graph graph)
 {
     free(graph);
     fake->live_graphs--;
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuGraphAddKernelNode_v2(gki_cu_node *node, gki_cu_graph graph,
@@ -548,14 +510,29 @@ gki_cu_result cuGraphAddKernelNode_v2(gki_cu_node *node, gki_cu_graph graph,
                                       const gki_cu_kernel_node *kernel)
 {
     /* Nodes form a chain: each but the first depends on the one before. */
-    uintptr_t before = n_after > 0 ? (uintptr_t)after[0] : 0;
-    if (n_after > 1 || before != graph->nodes || kernel->extra != NULL) {
+    if (n_after > 1 || (n_after == 1 && (uintptr_t)after[0] != graph->nodes) || graph->loose ||
+        kernel->extra != NULL) {
         return GKI_CU_INVALID_VALUE;
     }
+    graph->loose = n_after == 0 && graph->nodes > 0;
     graph->nodes++;
     *node = memory(graph->nodes);
-    fake_launch launch = {kernel->grid_x, kernel->block_x, kernel->smem, 1, 0, 0, NULL};
+    fake_launch launch = {kernel->grid_x, kernel->block_x, kernel->smem, 1, 0, 0, NULL, 0};
     return record(fake->nodes, &fake->n_nodes, launch, kernel->params);
+}
+
+gki_cu_result cuGraphAddDependencies_v2(gki_cu_graph graph, const gki_cu_node *from,
+                                        const gki_cu_node *to, const gki_cu_edge *edge, size_t n)
+{
+    if (n != 1 || !graph->loose || (uintptr_t)*to != graph->nodes ||
+        (uintptr_t)*from != graph->nodes - 1 || edge->to_port != 0 || edge->reserved[0] != 0 ||
+        edge->from_port != GKI_CU_PORT_PROGRAMMATIC ||
+        edge->type != GKI_CU_DEPENDENCY_PROGRAMMATIC || fake->n_nodes > FAKE_MAX_LAUNCHES) {
+        return GKI_CU_INVALID_VALUE;
+    }
+    graph->loose = 0;
+    fake->nodes[fake->n_nodes - 1].overlap = 1;
+    return 0;
 }
 
 gki_cu_result cuGraphKernelNodeSetAttribute(gki_cu_node node, gki_cu_enum attribute,
@@ -566,7 +543,7 @@ gki_cu_result cuGraphKernelNodeSetAttribute(gki_cu_node node, gki_cu_enum attrib
         !set_attribute(&fake->nodes[fake->n_nodes - 1], attribute, value)) {
         return GKI_CU_INVALID_VALUE;
     }
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuGraphInstantiateWithFlags(gki_cu_graph_exec *exec, gki_cu_graph graph,
@@ -580,7 +557,7 @@ gki_cu_result cuGraphInstantiateWithFlags(gki_cu_graph_exec *exec, gki_cu_graph 
     *copy = *graph;
     *exec = (gki_cu_graph_exec)(void *)copy;
     fake->live_execs++;
-    return need_context();
+    return fake_cuda_need_context();
 }
 
 gki_cu_result cuGraphLaunch(gki_cu_graph_exec exec, gki_cu_stream stream)
@@ -588,12 +565,12 @@ gki_cu_result cuGraphLaunch(gki_cu_graph_exec exec, gki_cu_stream stream)
     gki_cu_graph graph = (gki_cu_graph)(void *)exec;
     clock_us += (uint64_t)graph->nodes * FAKE_NODE_US;
     fake->graph_launches++;
-    return stream != NULL ? need_context() : (gki_cu_result)INVALID_HANDLE;
+    return stream != NULL ? fake_cuda_need_context() : (gki_cu_result)INVALID_HANDLE;
 }
 
 gki_cu_result cuGraphExecDestroy(gki_cu_graph_exec exec)
 {
     free(exec);
     fake->live_execs--;
-    return need_context();
+    return fake_cuda_need_context();
 }

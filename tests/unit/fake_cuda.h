@@ -20,6 +20,7 @@ typedef struct fake_launch {
     uint32_t cooperative;
     int32_t arg; /* the first four bytes of the parameters */
     void *stream;
+    uint32_t overlap;
 } fake_launch;
 
 /* The arguments of the last cuTensorMapEncodeTiled. */
@@ -63,11 +64,17 @@ typedef struct fake_cuda {
     int32_t n_maps;
     fake_map map;
     fake_launch occupancy; /* what it was asked for last */
-    uint32_t n_launches;   /* directly, not in a graph */
+    int32_t copies_2d;
+    uint32_t n_launches; /* directly, not in a graph */
     uint32_t n_nodes;
     fake_launch launches[FAKE_MAX_LAUNCHES];
     fake_launch nodes[FAKE_MAX_LAUNCHES];
 } fake_cuda;
+
+extern fake_cuda fake_cuda_state;
+
+/* CUDA_ERROR_INVALID_CONTEXT unless the device's context is current. */
+unsigned fake_cuda_need_context(void);
 
 /* Microseconds that the fake clock advances for a launch and for a launch in a graph. */
 enum { FAKE_LAUNCH_US = 3, FAKE_NODE_US = 1 };

@@ -5,17 +5,12 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "in_child.h"
 
 enum { THREADS = 8 };
 
-typedef struct fixture {
-    fake_device *fake;
-    gk_context *ctx;
-    square *s;
-    const char *path;
-    pthread_barrier_t barrier;
-} fixture;
+static pthread_barrier_t barrier;
 
 /* The kernel that the calling thread launched last. */
 static _Thread_local char last_kernel[FAKE_NAME];
@@ -29,40 +24,16 @@ static gk_status note_and_run(void *user, const fake_module *module,
 
 static int set_up(void **state)
 {
-    fixture *f = gki_calloc(1, sizeof(*f));
-    assert_non_null(f);
-    f->fake = small_device();
+    api_fixture *f = api_set_up(state, small_device(), 16);
     f->fake->run = note_and_run;
-    f->s = square_new(16);
-    f->path = gk_test_path("concurrent.db");
     f->ctx = context_on(f->fake, GK_MODE_TUNE, f->path, NULL);
-    *state = f;
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    fixture *f = *state;
-    gk_context_destroy(&f->ctx);
-    end_device(&f->fake);
-    gki_free(f->s);
-    gki_free(f);
-    return 0;
-}
-
-static void rows(fixture *f, const char *table, uint64_t count)
-{
-    char sql[64];
-    char text[32];
-    (void)snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", table);
-    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)count);
-    expect_query(f->path, sql, text);
 }
 
 /* --- threads --- */
 
 typedef struct worker {
-    fixture *f;
+    api_fixture *f;
     square *s;
     pthread_t thread;
     gk_status status;
@@ -73,13 +44,13 @@ typedef struct worker {
 static void *call_once(void *user)
 {
     worker *w = user;
-    (void)pthread_barrier_wait(&w->f->barrier);
+    (void)pthread_barrier_wait(&barrier);
     w->status = gk_matmul(w->f->ctx, &w->s->ta, &w->s->tb, &w->s->tc, NULL, NULL);
     w->right = square_is_right(w->s, false);
     return NULL;
 }
 
-static void run_workers(fixture *f, worker *workers, void *(*body)(void *))
+static void run_workers(api_fixture *f, worker *workers, void *(*body)(void *))
 {
     for (int i = 0; i < THREADS; i++) {
         workers[i].f = f;
@@ -100,10 +71,10 @@ static void join_workers(worker *workers)
 
 static void test_one_cold_key(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     worker workers[THREADS] = {{0}};
     f->fake->compile_ms = 2;
-    assert_int_equal(pthread_barrier_init(&f->barrier, NULL, THREADS), 0);
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, THREADS), 0);
     for (int i = 0; i < THREADS; i++) {
         workers[i].s = square_new(16);
     }
@@ -113,9 +84,9 @@ static void test_one_cold_key(void **state)
     assert_int_equal(stats.tunes, 1);
     assert_int_equal(stats.misses, 1);
     assert_int_equal(stats.calls, THREADS);
-    rows(f, "choice", 1);
+    expect_rows(f, "choice", 1);
     /* Each code was compiled once: as many compiles as keys. */
-    rows(f, "kernel", stats.compiles);
+    expect_rows(f, "kernel", stats.compiles);
     assert_int_equal(atomic_load(&f->fake->compile.calls), stats.compiles);
     assert_int_equal(atomic_load(&f->fake->load.calls), stats.kernels_loaded);
     for (int i = 0; i < THREADS; i++) {
@@ -126,22 +97,22 @@ static void test_one_cold_key(void **state)
     stats = stats_of(f->ctx);
     assert_int_equal(stats.tunes, 1 + THREADS);
     assert_int_equal(stats.misses, 1 + THREADS);
-    rows(f, "choice", 1 + THREADS);
-    rows(f, "lease", 0);
-    rows(f, "kernel", stats.compiles);
+    expect_rows(f, "choice", 1 + THREADS);
+    expect_rows(f, "lease", 0);
+    expect_rows(f, "kernel", stats.compiles);
     assert_int_equal(atomic_load(&f->fake->compile.calls), stats.compiles);
-    assert_int_equal(pthread_barrier_destroy(&f->barrier), 0);
+    assert_int_equal(pthread_barrier_destroy(&barrier), 0);
 }
 
 /* In a mode that does not tune the guess is compiled once as well. */
 static void test_one_cold_key_untuned(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     worker workers[THREADS] = {{0}};
     gk_context_destroy(&f->ctx);
     f->ctx = context_on(f->fake, GK_MODE_HEURISTIC, f->path, NULL);
     f->fake->compile_ms = 20;
-    assert_int_equal(pthread_barrier_init(&f->barrier, NULL, THREADS), 0);
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, THREADS), 0);
     for (int i = 0; i < THREADS; i++) {
         workers[i].s = square_new(16);
     }
@@ -151,19 +122,57 @@ static void test_one_cold_key_untuned(void **state)
     assert_int_equal(stats.compiles, 1);
     assert_int_equal(stats.guesses, 1);
     assert_int_equal(stats.misses, 1);
-    assert_int_equal(pthread_barrier_destroy(&f->barrier), 0);
+    assert_int_equal(pthread_barrier_destroy(&barrier), 0);
+}
+
+static void *call_in_vain(void *user)
+{
+    worker *w = user;
+    (void)pthread_barrier_wait(&barrier);
+    w->status = gk_matmul(w->f->ctx, &w->s->ta, &w->s->tb, &w->s->tc, NULL, NULL);
+    memcpy(w->kernels[0], gk_error_last()->message, FAKE_NAME);
+    w->right = gk_error_last()->status == w->status && square_is_untouched(w->s);
+    return NULL;
+}
+
+/* The threads that waited share the failure: none of them tries it all over again. */
+static void test_one_failure(void **state)
+{
+    api_fixture *f = *state;
+    worker workers[THREADS] = {{0}};
+    f->fake->compile_ms = 20;
+    f->fake->fallback.compile = GK_ERR_COMPILE;
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, THREADS), 0);
+    for (int i = 0; i < THREADS; i++) {
+        workers[i].s = square_new(16);
+    }
+    run_workers(f, workers, call_in_vain);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+        assert_int_not_equal(workers[i].status, GK_OK);
+        assert_int_equal(workers[i].status, workers[0].status);
+        assert_memory_equal(workers[i].kernels[0], workers[0].kernels[0], FAKE_NAME);
+        assert_true(workers[i].right);
+        gki_free(workers[i].s);
+    }
+    assert_int_equal(stats_of(f->ctx).misses, 1);
+    /* Later calls do try again. */
+    assert_gk_err(gk_matmul(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL, NULL), workers[0].status,
+                  NULL);
+    assert_int_equal(stats_of(f->ctx).misses, 2);
+    assert_int_equal(pthread_barrier_destroy(&barrier), 0);
 }
 
 static void *call_before_and_after(void *user)
 {
     worker *w = user;
     for (int i = 0; i < 2; i++) {
-        (void)pthread_barrier_wait(&w->f->barrier);
+        (void)pthread_barrier_wait(&barrier);
         square_poison(w->s);
         w->status = gk_matmul(w->f->ctx, &w->s->ta, &w->s->tb, &w->s->tc, NULL, NULL);
         w->right = square_is_right(w->s, false) && (i == 0 || w->right);
         memcpy(w->kernels[i], last_kernel, FAKE_NAME);
-        (void)pthread_barrier_wait(&w->f->barrier);
+        (void)pthread_barrier_wait(&barrier);
     }
     return NULL;
 }
@@ -183,19 +192,19 @@ static gk_status slow_one(void *user, const fake_module *module, const gki_kerne
 /* Threads that have the old answer at hand run the new one after a tuning. */
 static void test_retune_reaches_all_threads(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     worker workers[THREADS] = {{0}};
     gk_tune_options options = GK_TUNE_OPTIONS_INIT;
     gk_tune_report report = {.struct_size = sizeof(report)};
     square_run(f->ctx, f->s);
     const gk_plan_description old = planned(f->ctx, &f->s->call);
-    assert_int_equal(pthread_barrier_init(&f->barrier, NULL, THREADS + 1), 0);
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, THREADS + 1), 0);
     for (int i = 0; i < THREADS; i++) {
         workers[i].s = square_new(16);
     }
     run_workers(f, workers, call_before_and_after);
-    (void)pthread_barrier_wait(&f->barrier);
-    (void)pthread_barrier_wait(&f->barrier);
+    (void)pthread_barrier_wait(&barrier);
+    (void)pthread_barrier_wait(&barrier);
     /* The winner has become slow. */
     f->fake->timer = slow_one;
     f->fake->timer_user = (void *)(uintptr_t)old.kernel;
@@ -205,8 +214,8 @@ static void test_retune_reaches_all_threads(void **state)
     assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, &options, &report));
     const gk_plan_description now = planned(f->ctx, &f->s->call);
     assert_string_not_equal(now.kernel, old.kernel);
-    (void)pthread_barrier_wait(&f->barrier);
-    (void)pthread_barrier_wait(&f->barrier);
+    (void)pthread_barrier_wait(&barrier);
+    (void)pthread_barrier_wait(&barrier);
     for (int i = 0; i < THREADS; i++) {
         assert_string_equal(workers[i].kernels[0], old.kernel);
         assert_string_equal(workers[i].kernels[1], now.kernel);
@@ -220,14 +229,14 @@ static void test_retune_reaches_all_threads(void **state)
     char config[512];
     query(f->path, "SELECT config FROM choice", config, sizeof(config));
     assert_string_equal(config, now.config);
-    assert_int_equal(pthread_barrier_destroy(&f->barrier), 0);
+    assert_int_equal(pthread_barrier_destroy(&barrier), 0);
 }
 
 /* --- captures --- */
 
 static void test_capture(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     square *other = square_new(24);
     f->fake->capturing = true;
     assert_gk_err(gk_matmul(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL, NULL),
@@ -279,7 +288,7 @@ static void hold_lease(void *data)
     }
 }
 
-static void let_another_tune(fixture *f, double budget_s)
+static void let_another_tune(api_fixture *f, double budget_s)
 {
     gk_problem problem;
     bool held = false;
@@ -292,7 +301,7 @@ static void let_another_tune(fixture *f, double budget_s)
         gki_environment_text(f->ctx->jit, op, wanted.environment, sizeof(wanted.environment)));
     in_child(hold_lease, &held, sizeof(held));
     assert_true(held);
-    rows(f, "lease", 1);
+    expect_rows(f, "lease", 1);
     /* The fork was no use of this context's own. */
     gk_context_destroy(&f->ctx);
     f->ctx = context_within(f->fake, GK_MODE_TUNE, f->path, NULL, budget_s);
@@ -300,37 +309,46 @@ static void let_another_tune(fixture *f, double budget_s)
 
 static void test_lease_of_another_process(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     let_another_tune(f, 0);
     for (uint64_t i = 1; i <= 3; i++) {
+        /* The cache is asked once in a while, not at each call. */
         square_run(f->ctx, f->s);
-        assert_int_equal(stats_of(f->ctx).guesses, i);
+        const uint64_t misses = stats_of(f->ctx).misses;
+        for (int call = 0; call < 20; call++) {
+            square_run(f->ctx, f->s);
+        }
+        assert_in_range(stats_of(f->ctx).misses, misses, misses + 1);
+        assert_in_range(misses, i, 2 * i);
         assert_int_equal(stats_of(f->ctx).tunes, 0);
+        gki_clock_sleep_ms(120);
     }
+    assert_int_equal(stats_of(f->ctx).calls, 63);
     assert_int_equal(stats_of(f->ctx).compiles, 1);
-    rows(f, "choice", 0);
-    rows(f, "lease", 1);
+    expect_rows(f, "choice", 0);
+    expect_rows(f, "lease", 1);
     /* It has given up. */
     run_sql(f->path, "UPDATE lease SET expires = 1");
+    gki_clock_sleep_ms(120);
     square_run(f->ctx, f->s);
     assert_int_equal(stats_of(f->ctx).tunes, 1);
     assert_int_equal(planned(f->ctx, &f->s->call).source, GK_SOURCE_TUNED);
-    rows(f, "choice", 1);
-    rows(f, "lease", 0);
+    expect_rows(f, "choice", 1);
+    expect_rows(f, "lease", 0);
 }
 
 static void *end_lease_soon(void *user)
 {
     const struct timespec pause = {0, 200 * 1000000};
     nanosleep(&pause, NULL);
-    run_sql(((fixture *)user)->path, "DELETE FROM lease");
+    run_sql(((api_fixture *)user)->path, "DELETE FROM lease");
     return NULL;
 }
 
 /* Preparing waits for the other's answer: later calls must not depend on when it comes. */
 static void test_prepare_beside_another_process(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     pthread_t thread;
     let_another_tune(f, 0);
     assert_int_equal(pthread_create(&thread, NULL, end_lease_soon, f), 0);
@@ -345,14 +363,14 @@ static void test_prepare_beside_another_process(void **state)
 /* If it does not come, the guess has to do, for captures as well. */
 static void test_prepare_beside_a_dead_process(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     let_another_tune(f, 0.1);
     assert_gk_ok(gk_prepare(f->ctx, "matmul", &f->s->call, NULL));
     assert_int_equal(stats_of(f->ctx).tunes, 0);
     f->fake->capturing = true;
     square_run(f->ctx, f->s);
     f->fake->capturing = false;
-    rows(f, "lease", 1);
+    expect_rows(f, "lease", 1);
 }
 
 typedef struct lease_watch {
@@ -372,28 +390,29 @@ static bool look_at_leases(void *user, const gk_tune_progress *progress)
 /* A tuning on request keeps others from measuring at the same time. */
 static void test_tune_takes_the_lease(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     gk_tune_options options = GK_TUNE_OPTIONS_INIT;
     lease_watch watch = {.path = f->path};
     options.progress = look_at_leases;
     options.progress_user = &watch;
     assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, &options, NULL));
     assert_string_equal(watch.leases, "1");
-    rows(f, "lease", 0);
-    rows(f, "choice", 1);
+    expect_rows(f, "lease", 0);
+    expect_rows(f, "choice", 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_one_cold_key, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_one_cold_key_untuned, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_retune_reaches_all_threads, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_capture, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_lease_of_another_process, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_prepare_beside_another_process, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_prepare_beside_a_dead_process, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_tune_takes_the_lease, set_up, tear_down),
+        API_TEST(test_one_cold_key),
+        API_TEST(test_one_cold_key_untuned),
+        API_TEST(test_one_failure),
+        API_TEST(test_retune_reaches_all_threads),
+        API_TEST(test_capture),
+        API_TEST(test_lease_of_another_process),
+        API_TEST(test_prepare_beside_another_process),
+        API_TEST(test_prepare_beside_a_dead_process),
+        API_TEST(test_tune_takes_the_lease),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -66,11 +66,11 @@ static void test_variables(void **state)
         assert_non_null(strstr(gk_error_last()->message, bad_budgets[i]));
     }
     assert_int_equal(setenv("GK_TUNE_BUDGET", "0.25", 1), 0);
-    gk_context *ctx = context_on(fake, GK_MODE_TUNE, NULL, NULL);
+    gk_context *ctx = context_within(fake, GK_MODE_TUNE, NULL, NULL, 0);
     assert_true(ctx->tune_budget_s == 0.25);
     gk_context_destroy(&ctx);
     assert_int_equal(unsetenv("GK_TUNE_BUDGET"), 0);
-    ctx = context_on(fake, GK_MODE_TUNE, NULL, NULL);
+    ctx = context_within(fake, GK_MODE_TUNE, NULL, NULL, 0);
     assert_true(ctx->tune_budget_s == 2);
     gk_context_destroy(&ctx);
     end_device(&fake);

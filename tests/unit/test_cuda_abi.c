@@ -45,6 +45,11 @@ _Static_assert((int)CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ==
                    (int)GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION,
                "");
 _Static_assert((int)CU_LAUNCH_ATTRIBUTE_COOPERATIVE == (int)GKI_CU_ATTRIBUTE_COOPERATIVE, "");
+_Static_assert((int)CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ==
+                   (int)GKI_CU_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION,
+               "");
+_Static_assert((int)CU_MEMORYTYPE_HOST == (int)GKI_CU_MEMORY_HOST, "");
+_Static_assert((int)CU_MEMORYTYPE_DEVICE == (int)GKI_CU_MEMORY_DEVICE, "");
 _Static_assert((int)CU_TENSOR_MAP_INTERLEAVE_NONE == (int)GKI_CU_MAP_INTERLEAVE_NONE, "");
 _Static_assert((int)CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE == (int)GKI_CU_MAP_FILL_ZEROS, "");
 /* As the encoder numbers spans. */
@@ -101,6 +106,23 @@ SAME_FIELD(CUDA_KERNEL_NODE_PARAMS_v2, extra, gki_cu_kernel_node, extra);
 SAME_FIELD(CUDA_KERNEL_NODE_PARAMS_v2, kern, gki_cu_kernel_node, kernel);
 SAME_FIELD(CUDA_KERNEL_NODE_PARAMS_v2, ctx, gki_cu_kernel_node, context);
 SAME_SIZE(CUtensorMap, gki_cu_tensor_map);
+SAME_SIZE(CUDA_MEMCPY2D, gki_cu_copy_2d);
+SAME_FIELD(CUDA_MEMCPY2D, srcXInBytes, gki_cu_copy_2d, src_x);
+SAME_FIELD(CUDA_MEMCPY2D, srcY, gki_cu_copy_2d, src_y);
+SAME_FIELD(CUDA_MEMCPY2D, srcMemoryType, gki_cu_copy_2d, src_type);
+SAME_FIELD(CUDA_MEMCPY2D, srcHost, gki_cu_copy_2d, src_host);
+SAME_FIELD(CUDA_MEMCPY2D, srcDevice, gki_cu_copy_2d, src_device);
+SAME_FIELD(CUDA_MEMCPY2D, srcArray, gki_cu_copy_2d, src_array);
+SAME_FIELD(CUDA_MEMCPY2D, srcPitch, gki_cu_copy_2d, src_pitch);
+SAME_FIELD(CUDA_MEMCPY2D, dstXInBytes, gki_cu_copy_2d, dst_x);
+SAME_FIELD(CUDA_MEMCPY2D, dstY, gki_cu_copy_2d, dst_y);
+SAME_FIELD(CUDA_MEMCPY2D, dstMemoryType, gki_cu_copy_2d, dst_type);
+SAME_FIELD(CUDA_MEMCPY2D, dstHost, gki_cu_copy_2d, dst_host);
+SAME_FIELD(CUDA_MEMCPY2D, dstDevice, gki_cu_copy_2d, dst_device);
+SAME_FIELD(CUDA_MEMCPY2D, dstArray, gki_cu_copy_2d, dst_array);
+SAME_FIELD(CUDA_MEMCPY2D, dstPitch, gki_cu_copy_2d, dst_pitch);
+SAME_FIELD(CUDA_MEMCPY2D, WidthInBytes, gki_cu_copy_2d, width);
+SAME_FIELD(CUDA_MEMCPY2D, Height, gki_cu_copy_2d, height);
 /* NOLINTEND(bugprone-sizeof-expression) */
 
 /* Pointers to functions: enumerations are compatible with their underlying type. */
@@ -117,6 +139,9 @@ _Static_assert(SAME_TYPE(__typeof__(cuLaunchKernelEx) *,
 _Static_assert(SAME_TYPE(__typeof__(cuOccupancyMaxActiveClusters) *,
                          gki_cu_result (*)(int *, gki_cu_function, const CUlaunchConfig *)),
                "signature of cuOccupancyMaxActiveClusters");
+_Static_assert(SAME_TYPE(__typeof__(cuMemcpy2DAsync_v2) *,
+                         gki_cu_result (*)(const CUDA_MEMCPY2D *, gki_cu_stream)),
+               "signature of cuMemcpy2DAsync_v2");
 _Static_assert(SAME_TYPE(__typeof__(cuTensorMapEncodeTiled) *,
                          gki_cu_result (*)(CUtensorMap *, gki_cu_enum, uint32_t, void *,
                                            const uint64_t *, const uint64_t *, const uint32_t *,
@@ -140,6 +165,20 @@ _Static_assert((int)NVRTC_ERROR_BUILTIN_OPERATION_FAILURE ==
                    (int)GKI_NVRTC_BUILTIN_OPERATION_FAILURE,
                "");
 _Static_assert((int)NVRTC_ERROR_INTERNAL_ERROR == (int)GKI_NVRTC_INTERNAL_ERROR, "");
+
+#if CUDA_VERSION >= 12030
+SAME_SIZE(CUgraphEdgeData, gki_cu_edge);
+SAME_FIELD(CUgraphEdgeData, from_port, gki_cu_edge, from_port);
+SAME_FIELD(CUgraphEdgeData, to_port, gki_cu_edge, to_port);
+SAME_FIELD(CUgraphEdgeData, type, gki_cu_edge, type);
+_Static_assert((int)CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC == (int)GKI_CU_PORT_PROGRAMMATIC, "");
+_Static_assert((int)CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC == (int)GKI_CU_DEPENDENCY_PROGRAMMATIC,
+               "");
+_Static_assert(SAME_TYPE(__typeof__(cuGraphAddDependencies_v2) *,
+                         gki_cu_result (*)(gki_cu_graph, const gki_cu_node *, const gki_cu_node *,
+                                           const CUgraphEdgeData *, size_t)),
+               "signature of cuGraphAddDependencies_v2");
+#endif
 
 #define CHECK_NVRTC(name, params)                                                                  \
     typedef gki_nvrtc_result own_##name params;                                                    \

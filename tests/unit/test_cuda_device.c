@@ -145,7 +145,7 @@ static gk_status add_four(float *out)
     }
     if (status == GK_OK) {
         add_args args = {buffers[0], buffers[1], buffers[2], 4};
-        gki_kernel_launch launch = {module, 1, 128, 1, 0, 0, &args, sizeof(args)};
+        gki_kernel_launch launch = {module, 1, 128, 1, 0, 0, 0, &args, sizeof(args)};
         status = driver()->launch(device, &launch, NULL);
     }
     if (status == GK_OK) {
@@ -235,7 +235,7 @@ static void check_shared(gki_module *module, int64_t bytes, int32_t cluster)
     assert_gk_ok(driver()->fill(device, buffer, 0xff, sizeof(out), NULL));
     assert_gk_ok(driver()->module_reserve(device, module, bytes, cluster));
     shared_args args = {buffer, (int32_t)(bytes / 4)};
-    gki_kernel_launch launch = {module, GRID, 64, cluster, 0, bytes, &args, sizeof(args)};
+    gki_kernel_launch launch = {module, GRID, 64, cluster, 0, 0, bytes, &args, sizeof(args)};
     assert_gk_ok(driver()->launch(device, &launch, NULL));
     assert_gk_ok(driver()->copy_out(device, out, buffer, sizeof(out), NULL));
     for (int i = 0; i < GRID; i++) {
@@ -348,7 +348,7 @@ static void test_capture(void **state)
     assert_gk_ok(driver()->mem_alloc(device, sizeof(one), &a));
     assert_gk_ok(driver()->copy_in(device, a, one, sizeof(one), stream));
     add_args args = {a, a, a, 4};
-    gki_kernel_launch launch = {module, 1, 32, 1, 0, 0, &args, sizeof(args)};
+    gki_kernel_launch launch = {module, 1, 32, 1, 0, 0, 0, &args, sizeof(args)};
     bool capturing = true;
     assert_gk_ok(driver()->is_capturing(device, stream, &capturing));
     assert_false(capturing);
@@ -365,7 +365,7 @@ static void test_capture(void **state)
     void *b = NULL;
     assert_gk_ok(driver()->mem_alloc(device, sizeof(one), &b));
     add_args other = {b, b, b, 4};
-    gki_kernel_launch timed = {module, 1, 32, 1, 0, 0, &other, sizeof(other)};
+    gki_kernel_launch timed = {module, 1, 32, 1, 0, 0, 0, &other, sizeof(other)};
     assert_gk_ok(driver()->time(device, &timed, 1, 3, true, &seconds));
     assert_gk_ok(driver()->time(device, &timed, 1, 3, false, &seconds));
     assert_gk_ok(driver()->launch(device, &launch, stream));
@@ -434,7 +434,7 @@ static void test_speed(void **state)
     assert_gk_ok(driver()->stream_create(device, &stream));
     assert_gk_ok(driver()->mem_alloc(device, 64, &a));
     add_args args = {a, a, a, 4};
-    gki_kernel_launch launch = {module, 1, 32, 1, 0, 0, &args, sizeof(args)};
+    gki_kernel_launch launch = {module, 1, 32, 1, 0, 0, 0, &args, sizeof(args)};
     double foreign = launch_ns(&launch, stream);
     gki_cu_context context = NULL;
     gki_cu_context popped = NULL;
@@ -493,7 +493,7 @@ static void run_lost(void *data)
     }
     if (o->prepared == GK_OK) {
         uint64_t args = 0x10;
-        gki_kernel_launch launch = {module, 1, 1, 1, 0, 0, &args, sizeof(args)};
+        gki_kernel_launch launch = {module, 1, 1, 1, 0, 0, 0, &args, sizeof(args)};
         o->prepared = driver()->launch(mine, &launch, NULL);
     }
     o->synchronize = driver()->synchronize(mine, NULL);

@@ -201,8 +201,7 @@ static void test_boxes(void **state)
     check_load(&b, 0, 0, 0);
     check_load(&b, 128, 4, 3);
     check_load(&b, 128, 80, 45);
-    check_load(&b, 128, -5, -3);
-    check_load(&b, 128, 200, 100);
+    check_load(&b, 128, -8, -3);
     check_store(&b, 0, 0);
     check_store(&b, 80, 45);
     assert_gk_ok(driver()->mem_free(device, b.d_matrix));
@@ -210,64 +209,32 @@ static void test_boxes(void **state)
     driver()->module_unload(device, b.module);
 }
 
-/* What gki_map_check() lets through, the driver takes. */
-static void test_extremes(void **state)
+static void test_types(void **state)
 {
     (void)state;
     if (absent()) {
         return;
     }
-    gk_tensor_map map;
-    const gk_map_desc least = {
-        .data = (void *)(uintptr_t)16, .dtype = GK_U8, .rank = 1, .dims = {1}, .box = {16}};
-    assert_gk_ok(driver()->map_encode(device, &least, &map));
-    gk_map_desc most = {.data = (void *)(uintptr_t)16,
-                        .dtype = GK_F16,
-                        .rank = 5,
-                        .swizzle = 128,
-                        .l2_promotion = 256};
-    for (int i = 0; i < 5; i++) {
-        most.dims[i] = INT64_C(1) << 32;
-        most.strides[i] = (INT64_C(1) << 40) - 16;
-        most.box[i] = i == 0 ? 64 : 256;
-    }
-    print_message("5 axes: %d\n", driver()->map_encode(device, &most, &map));
-    gk_map_desc d = {.data = (void *)(uintptr_t)256,
-                     .dtype = GK_BF16,
-                     .rank = 2,
-                     .dims = {1000, 500},
-                     .strides = {0, 0},
-                     .box = {64, 128},
-                     .swizzle = 128,
-                     .l2_promotion = 256};
-    print_message("stride 0: %d\n", driver()->map_encode(device, &d, &map));
-    d.strides[1] = 16;
-    print_message("stride 16, row 2000: %d\n", driver()->map_encode(device, &d, &map));
-    d.dims[1] = 1;
-    d.strides[1] = 0;
-    print_message("one row, stride 0: %d\n", driver()->map_encode(device, &d, &map));
-    d.rank = 3;
-    d.dims[1] = 500;
-    d.dims[2] = 20;
-    d.strides[1] = 2000;
-    d.strides[2] = 64;
-    d.box[2] = 1;
-    print_message("outer stride below inner: %d\n", driver()->map_encode(device, &d, &map));
-    d.rank = 2;
-    d.dims[1] = 500;
-    d.strides[1] = 2000;
-    d.box[0] = 256;
-    d.swizzle = 0;
-    d.box[1] = 256;
-    print_message("box 256x256: %d\n", driver()->map_encode(device, &d, &map));
     static const int32_t dtypes[] = {GK_F64,  GK_F32, GK_F16, GK_BF16, GK_E4M3,
                                      GK_E5M2, GK_I32, GK_I8,  GK_U8,   GK_BOOL};
-    for (int i = 0; i < 10; i++) {
-        d.box[0] = 32;
-        d.box[1] = 8;
-        d.dtype = dtypes[i];
-        assert_gk_ok(driver()->map_encode(device, &d, &map));
+    gk_tensor_map map;
+    gk_map_desc desc = {.data = (void *)(uintptr_t)256,
+                        .rank = 2,
+                        .dims = {1000, 500},
+                        .strides = {0, 8000},
+                        .box = {16, 256},
+                        .swizzle = 128,
+                        .l2_promotion = 256};
+    for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
+        desc.dtype = dtypes[i];
+        assert_gk_ok(driver()->map_encode(device, &desc, &map));
     }
+    /* What the driver itself refuses is an error and leaves the device usable. */
+    desc.strides[1] = 8001;
+    assert_gk_err(driver()->map_encode(device, &desc, &map), GK_ERR_DEVICE, "tensor map");
+    void *memory = NULL;
+    assert_gk_ok(driver()->mem_alloc(device, 1, &memory));
+    assert_gk_ok(driver()->mem_free(device, memory));
 }
 
 /* --- cooperative launches and clusters --- */
@@ -328,9 +295,11 @@ static void check_meeting(gki_module *module, int32_t cluster, int64_t smem)
     }
     assert_gk_ok(driver()->time(device, &launch, 1, 20, true, &seconds));
     assert_gk_ok(driver()->time(device, &launch, 1, 20, false, &seconds));
-    /* One more would wait for ever: it is refused. */
-    launch.grid = blocks + (cluster > 1 ? cluster : 1);
-    assert_gk_err(driver()->launch(device, &launch, NULL), GK_ERR_DEVICE, "at once");
+    if (cluster == 1) {
+        /* One more would wait for ever: it is refused. */
+        launch.grid = blocks + 1;
+        assert_gk_err(driver()->launch(device, &launch, NULL), GK_ERR_DEVICE, "at once");
+    }
     assert_gk_ok(driver()->mem_free(device, counter));
     assert_gk_ok(driver()->mem_free(device, d_out));
 }
@@ -354,7 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_boxes, open_or_skip, close_device),
-        cmocka_unit_test_setup_teardown(test_extremes, open_or_skip, close_device),
+        cmocka_unit_test_setup_teardown(test_types, open_or_skip, close_device),
         cmocka_unit_test_setup_teardown(test_meetings, open_or_skip, close_device),
     };
     return GK_TEST_MAIN(tests);

@@ -46,6 +46,8 @@ static int use_all(gki_device *device)
     failed += driver->stream_create(device, &stream) != GK_OK;
     failed += driver->fill(device, a, 7, 256, stream) != GK_OK;
     failed += driver->copy_in(device, a, in, sizeof(in), stream) != GK_OK;
+    failed += driver->copy_in_2d(device, a, in, 8, 2, 3, stream) != GK_OK;
+    failed += driver->copy_out(device, out, a, 6, stream) != GK_OK || memcmp(out, "in\0\0\0\0", 6);
     failed += driver->copy_dev(device, (char *)a + 128, a, 64, stream) != GK_OK;
     failed += driver->copy_out(device, out, (char *)a + 128, sizeof(out), stream) != GK_OK;
     failed += strcmp(out, "in") != 0;
@@ -55,7 +57,7 @@ static int use_all(gki_device *device)
     failed += driver->compile(device, "source", &code) != GK_OK;
     failed += driver->module_load(device, code.code, code.size, "k", &module) != GK_OK;
     failed += driver->module_reserve(device, module, 65536, 1) != GK_OK;
-    gki_kernel_launch launch = {module, 5, 128, 1, 0, 65536, &arg, sizeof(arg)};
+    gki_kernel_launch launch = {module, 5, 128, 1, 0, 0, 65536, &arg, sizeof(arg)};
     failed += driver->launch(device, &launch, stream) != GK_OK;
     failed += driver->time(device, &launch, 1, 2, false, &seconds) != GK_OK;
     failed += driver->time(device, &launch, 1, 2, true, &seconds) != GK_OK;
@@ -206,7 +208,7 @@ static void run_reserve(void *data)
     o->statuses[2] = driver->module_reserve(device, module, 49152, 1);
     o->values[3] = fake->max_dynamic;
     int32_t arg = 42;
-    gki_kernel_launch launch = {module, 7, 128, 1, 0, 49152, &arg, sizeof(arg)};
+    gki_kernel_launch launch = {module, 7, 128, 1, 0, 0, 49152, &arg, sizeof(arg)};
     o->statuses[3] = driver->launch(device, &launch, NULL);
     o->statuses[4] = driver->module_reserve(device, module, 100864, 1);
     o->values[4] = fake->max_dynamic;
@@ -283,7 +285,7 @@ static void run_failures(void *data)
         abort();
     }
     int32_t arg = 0;
-    gki_kernel_launch launch = {module, 7, 512, 1, 0, 0, &arg, sizeof(arg)};
+    gki_kernel_launch launch = {module, 7, 512, 1, 0, 0, 0, &arg, sizeof(arg)};
     fake->fail_launch = 701;
     o->statuses[4] = driver->launch(device, &launch, NULL);
     keep_message(o, 2);
@@ -416,16 +418,20 @@ static void run_attributes(void *data)
         abort();
     }
     int32_t arg = 0;
-    gki_kernel_launch launches[3] = {{module, 8, 128, 1, 1, 0, &arg, sizeof(arg)},
-                                     {module, 8, 128, 4, 1, 0, &arg, sizeof(arg)},
-                                     {module, 8, 128, 0, 0, 0, &arg, sizeof(arg)}};
+    gki_kernel_launch launches[3] = {{module, 8, 128, 1, 1, 0, 0, &arg, sizeof(arg)},
+                                     {module, 8, 128, 4, 1, 0, 0, &arg, sizeof(arg)},
+                                     {module, 8, 128, 0, 0, 1, 0, &arg, sizeof(arg)}};
     double seconds = 0;
     for (int i = 0; i < 3; i++) {
         o->statuses[0] |= driver->launch(device, &launches[i], NULL);
         o->values[0] =
             o->values[0] * 100 + fake->launches[i].cluster * 10 + fake->launches[i].cooperative;
+        o->values[7] = o->values[7] * 10 + fake->launches[i].overlap;
     }
-    o->statuses[0] |= driver->time(device, launches, 3, 1, true, &seconds);
+    o->statuses[0] |= driver->time(device, launches, 3, 2, true, &seconds);
+    for (int i = 0; i < 6; i++) {
+        o->values[8] = o->values[8] * 10 + fake->nodes[i].overlap;
+    }
     for (int i = 0; i < 3; i++) {
         o->values[1] =
             o->values[1] * 100 + fake->nodes[i].cluster * 10 + fake->nodes[i].cooperative;
@@ -457,6 +463,8 @@ static void test_attributes(void **state)
     assert_int_equal(o.statuses[0], GK_OK);
     assert_int_equal(o.values[0], 114110);
     assert_int_equal(o.values[1], 114110);
+    assert_int_equal(o.values[7], 1);
+    assert_int_equal(o.values[8], 1001);
     assert_int_equal(o.statuses[1], GK_OK);
     assert_int_equal(o.values[2], 12);
     assert_int_equal(o.values[3], 41);
@@ -486,8 +494,12 @@ static void run_time(void *data)
     int32_t args[3] = {10, 11, 12};
     gki_kernel_launch launches[3];
     for (int i = 0; i < 3; i++) {
-        gki_kernel_launch launch = {module, 8, 128,      i == 2 ? 2 : 1,
-                                    0,      0, &args[i], sizeof(args[i])};
+        gki_kernel_launch launch = {.module = module,
+                                    .grid = 8,
+                                    .threads = 128,
+                                    .cluster = i == 2 ? 2 : 1,
+                                    .args = &args[i],
+                                    .args_size = sizeof(args[i])};
         launches[i] = launch;
     }
     double seconds = 0;

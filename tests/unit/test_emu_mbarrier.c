@@ -243,23 +243,22 @@ static void test_registers(void **state)
 }
 
 /* Named barriers hand a value from group to group; the turn goes round. */
-static const char TURNS[] = ARGS_TEXT
-    "GK_KERNEL(192, 1, args, a)\n"
-    "{\n"
-    "    GK_DYNAMIC_SHARED(s);\n"
-    "    unsigned *word = (unsigned *)s;\n"
-    "    const unsigned t = threadIdx.x, group = t / 64;\n"
-    "    if (group == 1) gk::named_barrier_arrive<128>(1);\n"
-    "    if (group > 1) return;\n"
-    "    if (t == 0) *word = 0;\n"
-    "    for (int i = 0; i < 10; i++) {\n"
-    "        gk::named_barrier_sync<128>(1 + group);\n"
-    "        if (t % 64 == 63) *word = *word * 2 + group + 1;\n"
-    "        gk::named_barrier_arrive<128>(2 - group);\n"
-    "    }\n"
-    "    if (group == 0) gk::named_barrier_sync<128>(1);\n"
-    "    a.out[t] = *word;\n"
-    "}\n";
+static const char TURNS[] = ARGS_TEXT "GK_KERNEL(192, 1, args, a)\n"
+                                      "{\n"
+                                      "    GK_DYNAMIC_SHARED(s);\n"
+                                      "    unsigned *word = (unsigned *)s;\n"
+                                      "    const unsigned t = threadIdx.x, group = t / 64;\n"
+                                      "    if (group == 1) gk::named_barrier_arrive<128>(1);\n"
+                                      "    if (group > 1) return;\n"
+                                      "    if (t == 0) *word = 0;\n"
+                                      "    for (int i = 0; i < 10; i++) {\n"
+                                      "        gk::named_barrier_sync<128>(1 + group);\n"
+                                      "        if (t % 64 == 63) *word = *word * 2 + group + 1;\n"
+                                      "        gk::named_barrier_arrive<128>(2 - group);\n"
+                                      "    }\n"
+                                      "    if (group == 0) gk::named_barrier_sync<128>(1);\n"
+                                      "    a.out[t] = *word;\n"
+                                      "}\n";
 
 static void test_turns(void **state)
 {
@@ -282,23 +281,23 @@ static void test_turns(void **state)
  * what: 1 = without the cluster's barrier, 2 = a block leaves early, 3 = some threads do not
  * arrive.
  */
-static const char CLUSTER[] = ARGS_TEXT
-    "GK_KERNEL(64, 1, args, a)\n"
-    "{\n"
-    "    GK_DYNAMIC_SHARED(s);\n"
-    "    gk_u64 *bar = (gk_u64 *)(s + 1024);\n"
-    "    const unsigned t = threadIdx.x, n = gk_emu_self->cluster_size;\n"
-    "    if (t == 0) { gk::mbarrier_init(bar, n); gk::mbarrier_init_fence(); }\n"
-    "    if (a.what == 2 && gk::cluster_rank() == 1) return;\n"
-    "    if (a.what != 1) gk::cluster_arrive();\n" /* line 10 */
-    "    if (a.what == 3 && blockIdx.x == 1 && t == 7) gk::named_barrier_sync<64>(1);\n"
-    "    if (a.what != 1) gk::cluster_wait();\n"
-    "    if (t < n) gk::mbarrier_arrive_at(bar, t);\n" /* line 13 */
-    "    gk::mbarrier_wait(bar, 0);\n"
-    "    a.out[blockIdx.x * 64 + t] = gk::cluster_rank() * 100 + n;\n"
-    "    gk::cluster_arrive();\n"
-    "    gk::cluster_wait();\n"
-    "}\n";
+static const char CLUSTER[] =
+    ARGS_TEXT "GK_KERNEL(64, 1, args, a)\n"
+              "{\n"
+              "    GK_DYNAMIC_SHARED(s);\n"
+              "    gk_u64 *bar = (gk_u64 *)(s + 1024);\n"
+              "    const unsigned t = threadIdx.x, n = gk_emu_self->cluster_size;\n"
+              "    if (t == 0) { gk::mbarrier_init(bar, n); gk::mbarrier_init_fence(); }\n"
+              "    if (a.what == 2 && gk::cluster_rank() == 1) return;\n"
+              "    if (a.what != 1) gk::cluster_arrive();\n" /* line 10 */
+              "    if (a.what == 3 && blockIdx.x == 1 && t == 7) gk::named_barrier_sync<64>(1);\n"
+              "    if (a.what != 1) gk::cluster_wait();\n"
+              "    if (t < n) gk::mbarrier_arrive_at(bar, t);\n" /* line 13 */
+              "    gk::mbarrier_wait(bar, 0);\n"
+              "    a.out[blockIdx.x * 64 + t] = gk::cluster_rank() * 100 + n;\n"
+              "    gk::cluster_arrive();\n"
+              "    gk::cluster_wait();\n"
+              "}\n";
 
 static void test_cluster(void **state)
 {
@@ -328,10 +327,11 @@ static void test_cluster(void **state)
                   "mbarrier_arrive_at: block 1 of the cluster has returned at test.cu:13 in block "
                   "(0,0,0), thread (1,0,0)");
     a.what = 3;
-    assert_gk_err(launch(module, 4, 2, false, 64, &a), GK_ERR_DEVICE,
-                  "deadlock in block (0,0,0): threads 0-63 wait at test.cu:17 (cluster_wait); block "
-                  "(1,0,0): threads 0-6, 8-63 wait at test.cu:17 (cluster_wait), threads 7 wait at "
-                  "test.cu:11 (named_barrier_sync)");
+    assert_gk_err(
+        launch(module, 4, 2, false, 64, &a), GK_ERR_DEVICE,
+        "deadlock in block (0,0,0): threads 0-63 wait at test.cu:17 (cluster_wait); block "
+        "(1,0,0): threads 0-6, 8-63 wait at test.cu:17 (cluster_wait), threads 7 wait at "
+        "test.cu:11 (named_barrier_sync)");
     a.what = 0;
     assert_gk_err(launch(module, 5, 2, false, 64, &a), GK_ERR_DEVICE,
                   "clusters of 2 blocks, must be at most 16 and divide the grid's 5");
@@ -341,24 +341,24 @@ static void test_cluster(void **state)
 }
 
 /* All blocks meet twice at counters in memory. what: 1 = block 2 does not come. */
-static const char GRID[] = ARGS_TEXT
-    "GK_KERNEL(64, 1, args, a)\n"
-    "{\n"
-    "    const unsigned t = threadIdx.x, b = blockIdx.x;\n"
-    "    if (a.what == 1 && b == 2) return;\n"
-    "    for (int round = 0; round < 2; round++) {\n"
-    "        if (round == 1) a.out[3 + b] = a.out[64 + (b + 1) % gridDim.x];\n"
-    "        else a.out[64 + b] = 1000 + b;\n"
-    "        __syncthreads();\n"
-    "        if (t == 0) {\n"
-    "            atomicAdd(a.out + round, 1u);\n"
-    "            while (__atomic_load_n(a.out + round, __ATOMIC_ACQUIRE) < gridDim.x) {\n"
-    "                gk_emu_poll();\n"
-    "            }\n"
-    "        }\n"
-    "        __syncthreads();\n"
-    "    }\n"
-    "}\n";
+static const char GRID[] =
+    ARGS_TEXT "GK_KERNEL(64, 1, args, a)\n"
+              "{\n"
+              "    const unsigned t = threadIdx.x, b = blockIdx.x;\n"
+              "    if (a.what == 1 && b == 2) return;\n"
+              "    for (int round = 0; round < 2; round++) {\n"
+              "        if (round == 1) a.out[3 + b] = a.out[64 + (b + 1) % gridDim.x];\n"
+              "        else a.out[64 + b] = 1000 + b;\n"
+              "        __syncthreads();\n"
+              "        if (t == 0) {\n"
+              "            atomicAdd(a.out + round, 1u);\n"
+              "            while (__atomic_load_n(a.out + round, __ATOMIC_ACQUIRE) < gridDim.x) {\n"
+              "                gk_emu_poll();\n"
+              "            }\n"
+              "        }\n"
+              "        __syncthreads();\n"
+              "    }\n"
+              "}\n";
 
 static void test_grid(void **state)
 {
@@ -384,8 +384,8 @@ static void test_grid(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        EMU_TEST(test_ring),    EMU_TEST(test_mistakes), EMU_TEST(test_registers),
-        EMU_TEST(test_turns),   EMU_TEST(test_cluster),  EMU_TEST(test_grid),
+        EMU_TEST(test_ring),  EMU_TEST(test_mistakes), EMU_TEST(test_registers),
+        EMU_TEST(test_turns), EMU_TEST(test_cluster),  EMU_TEST(test_grid),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -321,12 +321,63 @@ static void test_conversions(void **state)
     emu_device->driver->module_unload(emu_device, module);
 }
 
+/* Out: matrices stored by x4, x4_trans, x2, x2_trans, in rows 48 bytes apart. */
+static const char STMATRIX[] =
+    "#include \"gk/hopper.cuh\"\n" ARGS_TEXT "GK_KERNEL(32, 1, args, a)\n" /* line 3 */
+    "{\n"
+    "    GK_DYNAMIC_SHARED(s);\n"
+    "    const unsigned t = threadIdx.x;\n"
+    "    gk_u32 r[4], h[2];\n"
+    "    for (int i = 0; i < 4; i++) r[i] = (t * 4 + i) * 2 | ((t * 4 + i) * 2 + 1) << 16;\n"
+    "    for (int i = 0; i < 2; i++) h[i] = r[i];\n"
+    "    unsigned char *row = s + t * 48;\n" /* line 10 */
+    "    if (a.what == 1 && t == 31) row += 8;\n"
+    "    gk::stmatrix_x4(row, r);\n"
+    "    gk::stmatrix_x4_trans(row + 1536, r);\n"
+    "    gk::stmatrix_x2(row + 3072, h);\n"
+    "    gk::stmatrix_x2_trans(row + 4608, h);\n"
+    "    for (int i = t; i < 3072; i += 32) ((gk_u16 *)a.out)[i] = ((gk_u16 *)s)[i];\n"
+    "    if (t == 0) ((gk_u32 *)a.out)[1536] = gk::pair_of<gk::f16>::pack(1.0f, -2.0f);\n"
+    "    if (t == 0) ((gk_u32 *)a.out)[1537] = gk::pair_of<gk::bf16>::pack(1.0f, -2.0f);\n"
+    "}\n";
+
+static void test_stmatrix(void **state)
+{
+    (void)state;
+    gki_module *module = emu_load(emu_device, STMATRIX);
+    static uint32_t out[1538];
+    args a = {NULL, out, 0};
+    assert_gk_ok(emu_launch(emu_device, module, 1, 32, 6144, &a, sizeof a));
+    const uint16_t *found = (const uint16_t *)(const void *)out;
+    for (uint32_t i = 0; i < 4 * 1536; i += 2) {
+        const uint32_t which = i / 1536; /* x4, x4_trans, x2, x2_trans */
+        const uint32_t line = i % 1536 / 48;
+        const uint32_t place = i % 48 / 2;
+        uint32_t right = 0xffff;
+        if (place < 8 && line < (which < 2 ? 32u : 16u)) {
+            const uint32_t row = which % 2 == 1 ? place : line % 8;
+            const uint32_t col = which % 2 == 1 ? line % 8 : place;
+            const uint32_t lane = row * 4 + col / 2;
+            right = (lane * 4 + line / 8) * 2 + col % 2;
+        }
+        assert_int_equal(found[i / 2], right);
+    }
+    assert_int_equal(out[1536], 0xc0003c00);
+    assert_int_equal(out[1537], 0xc0003f80);
+    a.what = 1;
+    assert_gk_err(emu_launch(emu_device, module, 1, 32, 6144, &a, sizeof a), GK_ERR_DEVICE,
+                  "stmatrix: row at shared memory offset 1496, must be a multiple of 16 inside the "
+                  "block's 6144 bytes at test.cu:12");
+    emu_device->driver->module_unload(emu_device, module);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         EMU_TEST(test_ldmatrix),
         EMU_TEST(test_mma),
         EMU_TEST(test_conversions),
+        EMU_TEST(test_stmatrix),
     };
     return GK_TEST_MAIN(tests);
 }

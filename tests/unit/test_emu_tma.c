@@ -123,8 +123,8 @@ static unsigned char *element_byte(const array *a, const int64_t *at, int64_t b)
         if (at[i] < 0 || at[i] >= a->desc.dims[i]) {
             return NULL;
         }
-        p += at[i] * (i == 0 ? (int64_t)gk_dtype_size((gk_dtype)a->desc.dtype)
-                             : a->desc.strides[i]);
+        p +=
+            at[i] * (i == 0 ? (int64_t)gk_dtype_size((gk_dtype)a->desc.dtype) : a->desc.strides[i]);
     }
     return p + b;
 }
@@ -229,12 +229,12 @@ typedef struct shape {
 } shape;
 
 static const shape SHAPES[] = {
-    {GK_BF16, 2, {100, 50}, {64, 40}, 128},       {GK_F32, 2, {70, 33}, {32, 64}, 128},
-    {GK_U8, 2, {300, 17}, {128, 16}, 128},        {GK_F16, 2, {90, 40}, {32, 24}, 64},
-    {GK_U8, 2, {90, 40}, {32, 20}, 32},           {GK_F32, 2, {90, 40}, {4, 30}, 0},
-    {GK_BF16, 2, {90, 40}, {200, 32}, 0},         {GK_BF16, 3, {80, 20, 5}, {64, 12, 3}, 128},
-    {GK_F32, 3, {40, 9, 4}, {16, 6, 2}, 64},      {GK_I8, 3, {70, 9, 40}, {32, 3, 17}, 32},
-    {GK_F64, 3, {40, 9, 4}, {2, 5, 4}, 0},        {GK_BF16, 4, {70, 10, 4, 3}, {64, 4, 2, 2}, 128},
+    {GK_BF16, 2, {100, 50}, {64, 40}, 128},  {GK_F32, 2, {70, 33}, {32, 64}, 128},
+    {GK_U8, 2, {300, 17}, {128, 16}, 128},   {GK_F16, 2, {90, 40}, {32, 24}, 64},
+    {GK_U8, 2, {90, 40}, {32, 20}, 32},      {GK_F32, 2, {90, 40}, {4, 30}, 0},
+    {GK_BF16, 2, {90, 40}, {200, 32}, 0},    {GK_BF16, 3, {80, 20, 5}, {64, 12, 3}, 128},
+    {GK_F32, 3, {40, 9, 4}, {16, 6, 2}, 64}, {GK_I8, 3, {70, 9, 40}, {32, 3, 17}, 32},
+    {GK_F64, 3, {40, 9, 4}, {2, 5, 4}, 0},   {GK_BF16, 4, {70, 10, 4, 3}, {64, 4, 2, 2}, 128},
 };
 
 static void test_boxes(void **state)
@@ -270,7 +270,7 @@ static void test_mistakes(void **state)
     (void)state;
     gki_module *module = emu_load(emu_device, COPY);
     array a = new_array(GK_BF16, 2, SHAPES[0].dims, SHAPES[0].box, 128);
-    static unsigned char out[SHARED];
+    _Alignas(64) static unsigned char out[SHARED];
     args parameter = new_args(&a.desc);
     parameter.out = out;
     parameter.in = out;
@@ -279,7 +279,8 @@ static void test_mistakes(void **state)
         int64_t what;
         const char *part;
     } CASES[] = {
-        {3, "tma_load: 3 coordinates, the map has 2 at test.cu:17 in block (0,0,0), thread (0,0,0)"},
+        {3,
+         "tma_load: 3 coordinates, the map has 2 at test.cu:17 in block (0,0,0), thread (0,0,0)"},
         {5, "tma_load: 5120 bytes at shared memory offset 1088, must be a multiple of 128"},
         {6, "tma_load: 5120 bytes at shared memory offset 32640, must be a multiple of 128 inside "
             "the block's 32768 bytes"},
@@ -310,8 +311,7 @@ static void test_mistakes(void **state)
     past.what = 2;
     assert_gk_err(launch(module, 1, 1, &past), GK_ERR_DEVICE, "past the end of an allocation of");
     past.what = 12;
-    assert_gk_err(launch(module, 1, 1, &past), GK_ERR_DEVICE,
-                  "tma_store: reaches");
+    assert_gk_err(launch(module, 1, 1, &past), GK_ERR_DEVICE, "tma_store: reaches");
     wrong = a.desc;
     wrong.box[0] = 32;
     assert_gk_err(emu_device->driver->map_encode(emu_device, &wrong, &past.map), GK_ERR_DEVICE,
@@ -320,51 +320,81 @@ static void test_mistakes(void **state)
     emu_device->driver->module_unload(emu_device, module);
 }
 
+/* Loads of a map for tf32 round to nearest even. */
+static void test_tf32(void **state)
+{
+    (void)state;
+    static const uint32_t CASES[][2] = {
+        {0x3f800fff, 0x3f800000}, {0x3f801000, 0x3f800000}, {0x3f801001, 0x3f802000},
+        {0x3f803000, 0x3f804000}, {0xbf802fff, 0xbf802000}, {0x3fffffff, 0x40000000},
+        {0x7f800000, 0x7f800000}, {0x00001800, 0x00002000},
+    };
+    gki_module *module = emu_load(emu_device, COPY);
+    static unsigned char found[SHARED];
+    _Alignas(16) uint32_t in[8];
+    for (size_t i = 0; i < 8; i++) {
+        in[i] = CASES[i][0];
+    }
+    gk_map_desc desc = {in, GK_F32, 2, {8, 1}, {0, 32}, {8, 1}, 32, 0, 0};
+    desc.tf32 = 1;
+    args a = new_args(&desc);
+    a.out = found;
+    a.what = 2;
+    a.bytes = 32;
+    assert_gk_ok(launch(module, 1, 1, &a));
+    for (size_t i = 0; i < 8; i++) {
+        uint32_t bits;
+        memcpy(&bits, found + 1024 + 4 * i, sizeof bits);
+        assert_int_equal(bits, CASES[i][1]);
+    }
+    emu_device->driver->module_unload(emu_device, module);
+}
+
 /*
  * When things happen, seen by one thread. in: 256 bytes, map: boxes of 128 bytes of it, second: of
  * the output.
  */
-static const char TIMES[] = ARGS_TEXT
-    "GK_KERNEL(64, 1, args, a)\n" /* line 3 */
-    "{\n"
-    "    GK_DYNAMIC_SHARED(s);\n"
-    "    if (threadIdx.x != 0) return;\n"
-    "    gk_u64 *bar = (gk_u64 *)s;\n"
-    "    unsigned char *b = s + 1024, *o = a.out + 1024;\n"
-    "    gk::mbarrier_init(bar, 1);\n"
-    "    gk::mbarrier_init(bar + 1, 1);\n" /* line 10 */
-    "    gk::mbarrier_init_fence();\n"
-    "    b[0] = 9;\n"
-    "    gk::mbarrier_arrive_expect(bar, 128);\n"
-    "    gk::tma_load(b, a.map, bar, 0, 0);\n"
-    "    gk::mbarrier_arrive_expect(bar + 1, 128);\n"
-    "    gk::tma_load(b + 128, a.map, bar + 1, 0, 1);\n"
-    "    *o++ = b[0];\n" /* in flight: poison */
-    "    *o++ = b[127];\n"
-    "    gk::mbarrier_wait(bar + 1, 0);\n"
-    "    *o++ = b[128];\n" /* line 20: the second, not the first */
-    "    *o++ = b[0];\n"
-    "    gk::mbarrier_wait(bar, 0);\n"
-    "    *o++ = b[0];\n"
-    "    b[0] = 50;\n"
-    "    gk::tma_store(a.second, b, 0, 0);\n"
-    "    gk::tma_store_commit();\n"
-    "    b[0] = 51;\n" /* too early: seen by the store */
-    "    gk::tma_store_wait_read<0>();\n"
-    "    b[0] = 52;\n"
-    "    *o++ = a.out[0];\n" /* line 30: not written yet */
-    "    gk::tma_store_wait<0>();\n"
-    "    *o++ = a.out[0];\n"
-    "    gk::tma_store(a.second, b, 0, 0);\n"
-    "    gk::tma_store_commit();\n"
-    "    gk::tma_store(a.second, b + 128, 0, 1);\n"
-    "    gk::tma_store_commit();\n"
-    "    gk::tma_store_wait<1>();\n"
-    "    *o++ = a.out[0];\n"
-    "    *o++ = a.out[128];\n"
-    "    if (a.what == 1) return;\n" /* line 40 */
-    "    gk::tma_store_wait_read<0>();\n"
-    "}\n";
+static const char TIMES[] =
+    ARGS_TEXT "GK_KERNEL(64, 1, args, a)\n" /* line 3 */
+              "{\n"
+              "    GK_DYNAMIC_SHARED(s);\n"
+              "    if (threadIdx.x != 0) return;\n"
+              "    gk_u64 *bar = (gk_u64 *)s;\n"
+              "    unsigned char *b = s + 1024, *o = a.out + 1024;\n"
+              "    gk::mbarrier_init(bar, 1);\n"
+              "    gk::mbarrier_init(bar + 1, 1);\n" /* line 10 */
+              "    gk::mbarrier_init_fence();\n"
+              "    b[0] = 9;\n"
+              "    gk::mbarrier_arrive_expect(bar, 128);\n"
+              "    gk::tma_load(b, a.map, bar, 0, 0);\n"
+              "    gk::mbarrier_arrive_expect(bar + 1, 128);\n"
+              "    gk::tma_load(b + 128, a.map, bar + 1, 0, 1);\n"
+              "    *o++ = b[0];\n" /* in flight: poison */
+              "    *o++ = b[127];\n"
+              "    gk::mbarrier_wait(bar + 1, 0);\n"
+              "    *o++ = b[128];\n" /* line 20: the second, not the first */
+              "    *o++ = b[0];\n"
+              "    gk::mbarrier_wait(bar, 0);\n"
+              "    *o++ = b[0];\n"
+              "    b[0] = 50;\n"
+              "    gk::tma_store(a.second, b, 0, 0);\n"
+              "    gk::tma_store_commit();\n"
+              "    b[0] = 51;\n" /* too early: seen by the store */
+              "    gk::tma_store_wait_read<0>();\n"
+              "    b[0] = 52;\n"
+              "    *o++ = a.out[0];\n" /* line 30: not written yet */
+              "    gk::tma_store_wait<0>();\n"
+              "    *o++ = a.out[0];\n"
+              "    gk::tma_store(a.second, b, 0, 0);\n"
+              "    gk::tma_store_commit();\n"
+              "    gk::tma_store(a.second, b + 128, 0, 1);\n"
+              "    gk::tma_store_commit();\n"
+              "    gk::tma_store_wait<1>();\n"
+              "    *o++ = a.out[0];\n"
+              "    *o++ = a.out[128];\n"
+              "    if (a.what == 1) return;\n" /* line 40 */
+              "    gk::tma_store_wait_read<0>();\n"
+              "}\n";
 
 static void test_times(void **state)
 {
@@ -372,7 +402,7 @@ static void test_times(void **state)
     gki_module *module = emu_load(emu_device, TIMES);
     _Alignas(16) static unsigned char in[256];
     _Alignas(16) static unsigned char out[2048];
-    const gk_map_desc desc = {in, GK_U8, 2, {128, 2}, {0, 128}, {128, 1}, 128, 0};
+    const gk_map_desc desc = {in, GK_U8, 2, {128, 2}, {0, 128}, {128, 1}, 128, 0, 0};
     args a = new_args(&desc);
     gk_map_desc second = desc;
     second.data = out;
@@ -462,10 +492,8 @@ static void test_multicast(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        EMU_TEST(test_boxes),
-        EMU_TEST(test_mistakes),
-        EMU_TEST(test_times),
-        EMU_TEST(test_multicast),
+        EMU_TEST(test_boxes), EMU_TEST(test_mistakes),  EMU_TEST(test_tf32),
+        EMU_TEST(test_times), EMU_TEST(test_multicast),
     };
     return GK_TEST_MAIN(tests);
 }

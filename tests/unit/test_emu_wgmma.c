@@ -1,4 +1,4 @@
-/* wgmma and stmatrix of the CPU device against plain loops; what is missing shows. */
+/* wgmma of the CPU device against plain loops; what is missing shows. */
 #include <math.h>
 #include <string.h>
 
@@ -89,8 +89,8 @@ static const char ONE[] = ARGS_TEXT
 static const struct {
     int type;
     uint32_t columns;
-} SHAPES[] = {{F16, 8},    {F16, 40},   {F16, 256}, {BF16, 128}, {BF16, 208},
-              {TF32, 24},  {TF32, 256}, {E4M3, 8},  {E4M3, 96},  {E5M2, 32}};
+} SHAPES[] = {{F16, 8},   {F16, 40},   {F16, 256}, {BF16, 128}, {BF16, 208},
+              {TF32, 24}, {TF32, 256}, {E4M3, 8},  {E4M3, 96},  {E5M2, 32}};
 
 static uint32_t depth_of(int type)
 {
@@ -139,8 +139,8 @@ static double value_of(int type, uint32_t bits)
 /* Bits of some small numbers that every type holds, so that all sums are exact. */
 static uint32_t pattern(int type, uint32_t i)
 {
-    static const uint32_t E5M2_BITS[] = {0x00, 0x38, 0x3c, 0x3e, 0xbc, 0x40, 0xc2, 0xb8, 0x44,
-                                         0xc4, 0xbe};
+    static const uint32_t E5M2_BITS[] = {0x00, 0x38, 0x3c, 0x3e, 0xbc, 0x40,
+                                         0xc2, 0xb8, 0x44, 0xc4, 0xbe};
     const uint32_t e5m2 = E5M2_BITS[i * 7 % 11];
     const double value = decode(e5m2, 5, 2, true);
     const float single = (float)value;
@@ -182,8 +182,9 @@ static uint64_t descriptor(const layout *l, uint32_t at)
            (uint64_t)l->stride / 16 << 32 | MODES[l->swizzle / 32] << 62;
 }
 
-/* Byte offset of element (row, k): rows of a swizzled K-major tile are `swizzle` bytes, a line of an
- * MN-major one holds that much of M or N for one k. Unswizzled tiles are made of 8 x 16 bytes. */
+/* Byte offset of element (row, k): rows of a swizzled K-major tile are `swizzle` bytes, a line of
+ * an MN-major one holds that much of M or N for one k. Unswizzled tiles are made of 8 x 16 bytes.
+ */
 static uint32_t address(const layout *l, uint32_t size, uint32_t row, uint32_t k)
 {
     const uint32_t span = l->swizzle;
@@ -300,8 +301,7 @@ static void test_layouts(void **state)
         fill_operands(SHAPES[s].type, SHAPES[s].columns);
         for (size_t i = 0; i < n; i++) {
             for (size_t j = 0; j < n; j++) {
-                assert_int_equal(count_wrong(module, s, &LAYOUTS[i], &LAYOUTS[j], false, i & 1),
-                                 0);
+                assert_int_equal(count_wrong(module, s, &LAYOUTS[i], &LAYOUTS[j], false, i & 1), 0);
             }
             assert_int_equal(count_wrong(module, s, &LAYOUTS[0], &LAYOUTS[i], true, i & 1), 0);
         }
@@ -455,13 +455,13 @@ static const char GROUPS[] = ARGS_TEXT
     "    put(a, 3, d);\n"
     "}\n";
 
-static void test_groups(void **state)
+static double sum[4][ROWS][8][2]; /* tile, row, column, step */
+
+static args new_groups(void)
 {
-    (void)state;
-    gki_module *module = load(GROUPS);
     const layout l = {128, false, 16, 1024, 0};
     memset(image, 0, sizeof image);
-    static double sum[4][ROWS][8][2]; /* tile, row, column, step */
+    memset(sum, 0, sizeof sum);
     for (uint32_t k = 0; k < 32; k++) {
         for (uint32_t i = 0; i < 4 * ROWS; i++) {
             put(&l, F16, 0, i, k, pattern(F16, i * 5 + k * 3 + i * k % 7));
@@ -475,7 +475,14 @@ static void test_groups(void **state)
                 value_of(F16, pattern(F16, i % 8 * 3 + k * 5 + i % 8 * k % 11));
         }
     }
-    args a = {.in = image, .out = out, .a = descriptor(&l, 0), .b = descriptor(&l, B_AT)};
+    return (args){.in = image, .out = out, .a = descriptor(&l, 0), .b = descriptor(&l, B_AT)};
+}
+
+static void test_groups(void **state)
+{
+    (void)state;
+    gki_module *module = load(GROUPS);
+    args a = new_groups();
     for (uint32_t threads = 128; threads <= 256; threads += 128) {
         assert_gk_ok(launch(module, (int32_t)threads, &a));
         for (uint32_t t = 0; t < 128; t++) {
@@ -496,6 +503,14 @@ static void test_groups(void **state)
             }
         }
     }
+    emu_device->driver->module_unload(emu_device, module);
+}
+
+static void test_group_mistakes(void **state)
+{
+    (void)state;
+    gki_module *module = load(GROUPS);
+    args a = new_groups();
     static const char *const PARTS[] = {
         [1] = "wgmma: no wgmma_fence since the accumulators were used otherwise at test.cu:19",
         [4] = "wgmma_wait: accumulators were written while an instruction was in flight on them at "
@@ -529,8 +544,8 @@ static void test_groups(void **state)
     uint32_t wrong = 0;
     for (uint32_t t = 0; t < 128; t++) {
         const uint32_t row = t / 32 * 16 + t % 32 / 4;
-        wrong += out[128 + t] != (float)(sum[1][row][t % 4 * 2][0] +
-                                         sum[1][row + 8][t % 4 * 2 + 1][0]);
+        wrong +=
+            out[128 + t] != (float)(sum[1][row][t % 4 * 2][0] + sum[1][row + 8][t % 4 * 2 + 1][0]);
     }
     assert_true(wrong > 64);
     a.what = 0;
@@ -539,63 +554,11 @@ static void test_groups(void **state)
     emu_device->driver->module_unload(emu_device, module);
 }
 
-/* Out: matrices stored by x4, x4_trans, x2, x2_trans, in rows 48 bytes apart. */
-static const char STMATRIX[] = ARGS_TEXT
-    "GK_KERNEL(32, 1, args, a)\n" /* line 3 */
-    "{\n"
-    "    GK_DYNAMIC_SHARED(s);\n"
-    "    const unsigned t = threadIdx.x;\n"
-    "    gk_u32 r[4], h[2];\n"
-    "    for (int i = 0; i < 4; i++) r[i] = (t * 4 + i) * 2 | ((t * 4 + i) * 2 + 1) << 16;\n"
-    "    for (int i = 0; i < 2; i++) h[i] = r[i];\n"
-    "    unsigned char *row = s + t * 48;\n" /* line 10 */
-    "    if (a.what == 1 && t == 31) row += 8;\n"
-    "    gk::stmatrix_x4(row, r);\n"
-    "    gk::stmatrix_x4_trans(row + 1536, r);\n"
-    "    gk::stmatrix_x2(row + 3072, h);\n"
-    "    gk::stmatrix_x2_trans(row + 4608, h);\n"
-    "    for (int i = t; i < 3072; i += 32) ((gk_u16 *)a.out)[i] = ((gk_u16 *)s)[i];\n"
-    "    if (t == 0) ((gk_u32 *)a.out)[1536] = gk::pair_of<gk::f16>::pack(1.0f, -2.0f);\n"
-    "    if (t == 0) ((gk_u32 *)a.out)[1537] = gk::pair_of<gk::bf16>::pack(1.0f, -2.0f);\n"
-    "}\n";
-
-static void test_stmatrix(void **state)
-{
-    (void)state;
-    gki_module *module = load(STMATRIX);
-    args a = {.out = out};
-    memset(out, 0, sizeof out);
-    assert_gk_ok(launch(module, 32, &a));
-    const uint16_t *found = (const uint16_t *)(const void *)out;
-    for (uint32_t i = 0; i < 4 * 1536; i += 2) {
-        const uint32_t which = i / 1536; /* x4, x4_trans, x2, x2_trans */
-        const uint32_t line = i % 1536 / 48;
-        const uint32_t place = i % 48 / 2;
-        uint32_t right = 0xffff;
-        if (place < 8 && line < (which < 2 ? 32u : 16u)) {
-            const uint32_t row = which % 2 == 1 ? place : line % 8;
-            const uint32_t col = which % 2 == 1 ? line % 8 : place;
-            const uint32_t lane = row * 4 + col / 2;
-            right = (lane * 4 + line / 8) * 2 + col % 2;
-        }
-        assert_int_equal(found[i / 2], right);
-    }
-    uint32_t pairs[2];
-    memcpy(pairs, out + 1536, sizeof pairs);
-    assert_int_equal(pairs[0], 0xc0003c00);
-    assert_int_equal(pairs[1], 0xc0003f80);
-    a.what = 1;
-    assert_gk_err(launch(module, 32, &a), GK_ERR_DEVICE,
-                  "stmatrix: row at shared memory offset 1496, must be a multiple of 16 inside the "
-                  "block's 131072 bytes at test.cu:12");
-    emu_device->driver->module_unload(emu_device, module);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        EMU_TEST(test_layouts), EMU_TEST(test_values),   EMU_TEST(test_wrong_layout),
-        EMU_TEST(test_groups),  EMU_TEST(test_stmatrix),
+        EMU_TEST(test_layouts), EMU_TEST(test_values),         EMU_TEST(test_wrong_layout),
+        EMU_TEST(test_groups),  EMU_TEST(test_group_mistakes),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -3,45 +3,25 @@
 #define _GNU_SOURCE
 #include "api_case.h"
 
-typedef struct fixture {
-    fake_device *fake;
-    square *s;
-    const char *path;
-    gk_device_info first;
-    int answers;
-} fixture;
+static gk_device_info first; /* as it is before a test changes it */
+static uint64_t answers;
 
 static int set_up(void **state)
 {
-    fixture *f = gki_calloc(1, sizeof(*f));
-    assert_non_null(f);
-    f->fake = small_device();
-    f->s = square_new(16);
-    f->path = gk_test_path("identity.db");
+    const api_fixture *f = api_set_up(state, small_device(), 16);
     (void)snprintf(f->fake->info.name, sizeof(f->fake->info.name), "NVIDIA H100 80GB HBM3");
-    f->first = f->fake->info;
-    *state = f;
+    first = f->fake->info;
+    answers = 0;
     return 0;
 }
 
-static int tear_down(void **state)
+static void check_rows(api_fixture *f)
 {
-    fixture *f = *state;
-    end_device(&f->fake);
-    gki_free(f->s);
-    gki_free(f);
-    return 0;
-}
-
-static void check_rows(fixture *f)
-{
-    char count[16];
-    (void)snprintf(count, sizeof(count), "%d", f->answers);
-    expect_query(f->path, "SELECT count(*) FROM choice", count);
+    expect_rows(f, "choice", answers);
     expect_query(f->path, "PRAGMA integrity_check", "ok");
 }
 
-static void expect_hit(fixture *f)
+static void expect_hit(api_fixture *f)
 {
     gk_context *ctx = context_on(f->fake, GK_MODE_CACHED, f->path, NULL);
     square_run(ctx, f->s);
@@ -53,7 +33,7 @@ static void expect_hit(fixture *f)
 }
 
 /* Misses, tunes, hits. *compiles: of the tuning. */
-static void expect_miss(fixture *f, uint64_t *compiles)
+static void expect_miss(api_fixture *f, uint64_t *compiles)
 {
     gk_context *ctx = context_on(f->fake, GK_MODE_CACHED, f->path, NULL);
     square_poison(f->s);
@@ -69,7 +49,7 @@ static void expect_miss(fixture *f, uint64_t *compiles)
         *compiles = stats_of(ctx).compiles;
     }
     gk_context_destroy(&ctx);
-    f->answers++;
+    answers++;
     check_rows(f);
     expect_hit(f);
 }
@@ -77,7 +57,7 @@ static void expect_miss(fixture *f, uint64_t *compiles)
 /* Everything a name or a place may change without changing the device. */
 static void test_names_do_not_count(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     expect_miss(f, NULL);
     f->fake->info.ordinal = 1;
     expect_hit(f);
@@ -96,7 +76,7 @@ static void test_names_do_not_count(void **state)
 
 static void test_devices(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     uint64_t compiles = 0;
     expect_miss(f, &compiles);
     assert_true(compiles > 0);
@@ -105,26 +85,26 @@ static void test_devices(void **state)
     expect_miss(f, &compiles);
     assert_int_equal(compiles, 0);
     /* Another product of the same generation. */
-    f->fake->info = f->first;
+    f->fake->info = first;
     (void)snprintf(f->fake->info.name, sizeof(f->fake->info.name), "NVIDIA H100 PCIe");
     f->fake->info.sm_count = 114;
     expect_miss(f, NULL);
     /* The first one's name on an older generation: code of the one is not loaded on the other. */
-    f->fake->info = f->first;
+    f->fake->info = first;
     f->fake->info.cc = 80;
     (void)snprintf(f->fake->info.arch, sizeof(f->fake->info.arch), "sm_80");
     expect_miss(f, &compiles);
     assert_true(compiles > 0);
-    f->fake->info = f->first;
+    f->fake->info = first;
     f->fake->info.l2_bytes *= 2;
     expect_miss(f, NULL);
-    f->fake->info = f->first;
+    f->fake->info = first;
     f->fake->info.smem_per_block_optin -= 16;
     expect_miss(f, NULL);
-    f->fake->info = f->first;
+    f->fake->info = first;
     f->fake->info.memory_bus_bits = 4096;
     expect_miss(f, NULL);
-    f->fake->info = f->first;
+    f->fake->info = first;
     expect_hit(f);
     f->fake->info.sm_count = 114;
     expect_hit(f);
@@ -137,7 +117,7 @@ static void test_compilers(void **state)
         /* As long as they come, and different in the last place only. */
         "nvrtc 13.0 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1",
         "nvrtc 13.0 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2"};
-    fixture *f = *state;
+    api_fixture *f = *state;
     expect_miss(f, NULL);
     for (size_t i = 0; i < sizeof(compilers) / sizeof(compilers[0]); i++) {
         uint64_t compiles = 0;
@@ -145,13 +125,13 @@ static void test_compilers(void **state)
         expect_miss(f, &compiles);
         assert_true(compiles > 0);
     }
-    f->fake->info = f->first;
+    f->fake->info = first;
     expect_hit(f);
 }
 
 static void test_templates(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     const char *directory = gk_test_path("templates");
     char *text = NULL;
     uint64_t compiles = 0;
@@ -180,7 +160,7 @@ static void test_templates(void **state)
 /* The same shape in another layout, alignment, type of epilogue: an answer each. */
 static void test_problems(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     square *s = f->s;
     expect_miss(f, NULL);
     gk_context *ctx = context_on(f->fake, GK_MODE_TUNE, f->path, NULL);
@@ -207,18 +187,15 @@ static void test_problems(void **state)
     assert_int_equal(stats_of(ctx).tunes, 3);
     assert_int_equal(stats_of(ctx).hits_cache, 1);
     gk_context_destroy(&ctx);
-    f->answers += 3;
+    answers += 3;
     check_rows(f);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_names_do_not_count, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_devices, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_compilers, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_templates, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_problems, set_up, tear_down),
+        API_TEST(test_names_do_not_count), API_TEST(test_devices),  API_TEST(test_compilers),
+        API_TEST(test_templates),          API_TEST(test_problems),
     };
     return GK_TEST_MAIN(tests);
 }

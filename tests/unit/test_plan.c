@@ -5,36 +5,14 @@
 static const char SIMT_64[] = "BLOCK_K=8 BLOCK_M=64 BLOCK_N=64 GROUP_M=1 SLICE_K=1 SPLIT_K=1 "
                               "STAGES=3 THREAD_M=8 THREAD_N=8";
 
-typedef struct fixture {
-    fake_device *fake;
-    gk_context *ctx;
-    square *s;
-    gk_plan *plan;
-} fixture;
-
 static int set_up(void **state)
 {
-    fixture *f = gki_calloc(1, sizeof(*f));
-    assert_non_null(f);
-    f->fake = matmul_device();
-    f->ctx = context_on(f->fake, GK_MODE_HEURISTIC, gk_test_path("plan.db"), NULL);
-    f->s = square_new(32);
-    *state = f;
+    api_fixture *f = api_set_up(state, matmul_device(), 32);
+    f->ctx = context_on(f->fake, GK_MODE_HEURISTIC, f->path, NULL);
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    fixture *f = *state;
-    gk_plan_destroy(&f->plan);
-    gk_context_destroy(&f->ctx);
-    end_device(&f->fake);
-    gki_free(f->s);
-    gki_free(f);
-    return 0;
-}
-
-static gk_status force(fixture *f, const char *variant, const char *config)
+static gk_status force(api_fixture *f, const char *variant, const char *config)
 {
     gk_plan_options options = GK_PLAN_OPTIONS_INIT;
     options.variant = variant;
@@ -48,7 +26,7 @@ static gk_status force(fixture *f, const char *variant, const char *config)
 
 static void test_forced_config(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     assert_gk_ok(force(f, "simt", SIMT_64));
     const gk_plan_description info = plan_info(f->plan);
     assert_int_equal(info.source, GK_SOURCE_FORCED);
@@ -72,12 +50,12 @@ static void test_forced_config(void **state)
     assert_string_equal(plan_info(f->plan).config, SIMT_64);
     assert_int_equal(stats_of(f->ctx).compiles, 1);
     /* What is forced is no answer for others. */
-    expect_query(gk_test_path("plan.db"), "SELECT count(*) FROM choice", "0");
+    expect_query(f->path, "SELECT count(*) FROM choice", "0");
 }
 
 static void test_forced_variant(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     assert_gk_ok(force(f, "simt", NULL));
     const gk_plan_description info = plan_info(f->plan);
     assert_int_equal(info.source, GK_SOURCE_FORCED);
@@ -109,7 +87,7 @@ static void test_bad_config_text(void **state)
         "BLOCK_K=8 BLOCK_M=4294967360 BLOCK_N=64 GROUP_M=1 SLICE_K=1 SPLIT_K=1 STAGES=3 "
         "THREAD_M=8 THREAD_N=8",
     };
-    fixture *f = *state;
+    api_fixture *f = *state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_gk_err(force(f, "simt", bad[i]), GK_ERR_INVALID, "options.config is \"");
         assert_non_null(strstr(gk_error_last()->message, bad[i]));
@@ -126,7 +104,7 @@ static void test_bad_config_text(void **state)
 /* A device with less shared memory than the configuration takes. */
 static void test_config_beyond_the_device(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     assert_gk_ok(force(f, "simt", SIMT_64));
     const int64_t smem = plan_info(f->plan).smem;
     gk_plan_destroy(&f->plan);
@@ -147,7 +125,7 @@ static void test_config_beyond_the_device(void **state)
 
 static void test_another_problem(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     double seconds = 0;
     assert_gk_ok(force(f, "simt", SIMT_64));
     square *other = square_new(16);
@@ -178,7 +156,7 @@ static void test_another_problem(void **state)
 
 static void test_alignment(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     square *s = f->s;
     const gk_tensor aligned = s->ta;
     /* A plan for pointers that are multiples of 4 serves multiples of 16, not the reverse. */
@@ -198,7 +176,7 @@ static void test_alignment(void **state)
 
 static void test_empty(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     gk_context_destroy(&f->ctx);
     f->ctx = context_on(f->fake, GK_MODE_TUNE, gk_test_path("empty.db"), NULL);
     gk_tensor a = gk_matrix(NULL, GK_F32, 0, 3);
@@ -234,7 +212,7 @@ static void test_empty(void **state)
 
 static void test_empty_sum(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     gk_context_destroy(&f->ctx);
     f->ctx = context_on(f->fake, GK_MODE_TUNE, NULL, NULL);
     float out[15];
@@ -260,7 +238,7 @@ static void test_empty_sum(void **state)
 
 static void test_preset(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     square *s = f->s;
     /* What the preset fixes holds, whatever the calls say; the rest is the calls'. */
     gk_call call = s->call;
@@ -293,7 +271,7 @@ static void test_preset(void **state)
 
 static void test_out_of_memory(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     int failures = 0;
     for (int64_t n = 1; n < 60; n++) {
         square_fill(f->s, n); /* a problem that is not known yet */
@@ -314,16 +292,11 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_forced_config, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_forced_variant, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_bad_config_text, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_config_beyond_the_device, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_another_problem, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_alignment, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_empty, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_empty_sum, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_preset, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_out_of_memory, set_up, tear_down),
+        API_TEST(test_forced_config),   API_TEST(test_forced_variant),
+        API_TEST(test_bad_config_text), API_TEST(test_config_beyond_the_device),
+        API_TEST(test_another_problem), API_TEST(test_alignment),
+        API_TEST(test_empty),           API_TEST(test_empty_sum),
+        API_TEST(test_preset),          API_TEST(test_out_of_memory),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -329,10 +329,54 @@ static void test_locale(void **state)
     close_all(&f);
 }
 
+static int64_t code_at;
+static const char *code_text;
+
+static void code_constants(const gk_problem *problem, gk_constants *out)
+{
+    (void)problem;
+    snprintf(out->code, sizeof out->code, "%s", code_text);
+    out->items[out->n_items++] = (gk_constant){"SUM", GK_CONSTANT_CODE, code_at};
+}
+
+/* One line of code under a name, which no text can leave. */
+static void test_code(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"", "a\nb", "a\rb", "a \\", "#error"};
+    fixture f = {0};
+    gk_variant variant = toy_plain;
+    variant.constants = code_constants;
+    toy_templates();
+    open_jit(&f);
+    code_text = "m_add(x0, x1)";
+    code_at = 0;
+    gki_rendered rendered = render(&f, &variant, toy_problem(), toy_config(64, 16, 4));
+    assert_non_null(strstr(rendered.source, "\n#define SUM m_add(x0, x1)\n#line 1 \"toy.cu\""));
+    const gki_digest first = rendered.key;
+    gki_free(rendered.source);
+    code_text = "m_sub(x0, x1)";
+    rendered = render(&f, &variant, toy_problem(), toy_config(64, 16, 4));
+    assert_memory_not_equal(&rendered.key, &first, sizeof first);
+    gki_free(rendered.source);
+    const gk_problem problem = toy_problem();
+    const gk_config config = toy_config(64, 16, 4);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0] + 2; i++) {
+        code_text = i < sizeof wrong / sizeof wrong[0] ? wrong[i] : "x0";
+        code_at = i == sizeof wrong / sizeof wrong[0]       ? -1
+                  : i == sizeof wrong / sizeof wrong[0] + 1 ? GK_MAX_CODE
+                                                            : 0;
+        assert_gk_err(gki_render(f.jit, &toy_op, &variant, &problem, &config, &rendered),
+                      GK_ERR_INVALID, "variant plain: SUM is no line of code");
+    }
+    close_all(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_whole_source),
+        cmocka_unit_test(test_code),
         cmocka_unit_test(test_launch_params_share_the_source),
         cmocka_unit_test(test_dims_share_the_source),
         cmocka_unit_test(test_what_the_key_covers),

@@ -2,44 +2,21 @@
 #define _GNU_SOURCE
 #include "api_case.h"
 
-typedef struct fixture {
-    fake_device *fake;
-    gk_context *ctx;
-    square *s;
-    const char *path;
-    test_log log;
-} fixture;
-
 static int set_up(void **state)
 {
-    fixture *f = gki_calloc(1, sizeof(*f));
-    assert_non_null(f);
-    f->fake = matmul_device();
-    f->s = square_new(16);
-    f->path = gk_test_path("resolve.db");
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    fixture *f = *state;
-    gk_context_destroy(&f->ctx);
-    end_device(&f->fake);
-    gki_free(f->s);
-    gki_free(f);
+    (void)api_set_up(state, matmul_device(), 16);
     return 0;
 }
 
 /* Another context, as if in another process. */
-static void reopen(fixture *f, gk_mode mode)
+static void reopen(api_fixture *f, gk_mode mode)
 {
     gk_context_destroy(&f->ctx);
     f->ctx = context_on(f->fake, mode, f->path, &f->log);
 }
 
 /* What an untuned context on the device chooses. */
-static gk_plan_description guess_of(fixture *f, const gk_call *call)
+static gk_plan_description guess_of(api_fixture *f, const gk_call *call)
 {
     gk_context *ctx = context_on(f->fake, GK_MODE_HEURISTIC, NULL, NULL);
     const gk_plan_description info = planned(ctx, call);
@@ -47,18 +24,11 @@ static gk_plan_description guess_of(fixture *f, const gk_call *call)
     return info;
 }
 
-static void rows(fixture *f, const char *table, const char *count)
-{
-    char sql[64];
-    (void)snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", table);
-    expect_query(f->path, sql, count);
-}
-
 /* --- modes --- */
 
 static void test_tune(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     reopen(f, GK_MODE_TUNE);
     square_run(f->ctx, f->s);
     gk_statistics stats = stats_of(f->ctx);
@@ -74,8 +44,8 @@ static void test_tune(void **state)
     const gk_plan_description tuned = planned(f->ctx, &f->s->call);
     assert_int_equal(tuned.source, GK_SOURCE_TUNED);
     assert_true(tuned.tuned_seconds > 0);
-    rows(f, "choice", "1");
-    rows(f, "lease", "0");
+    expect_rows(f, "choice", 1);
+    expect_rows(f, "lease", 0);
     reopen(f, GK_MODE_TUNE);
     square_run(f->ctx, f->s);
     stats = stats_of(f->ctx);
@@ -93,7 +63,7 @@ static void test_tune(void **state)
 
 static void test_heuristic(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     reopen(f, GK_MODE_HEURISTIC);
     square_run(f->ctx, f->s);
     square_run(f->ctx, f->s);
@@ -102,12 +72,12 @@ static void test_heuristic(void **state)
     assert_int_equal(stats.compiles, 1);
     assert_int_equal(stats.misses, 1);
     assert_int_equal(stats.guesses, 1);
-    rows(f, "choice", "0");
-    rows(f, "miss", "1");
+    expect_rows(f, "choice", 0);
+    expect_rows(f, "miss", 1);
     /* What is tuned later is found, here and elsewhere. */
     assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, NULL, NULL));
     assert_int_equal(planned(f->ctx, &f->s->call).source, GK_SOURCE_TUNED);
-    rows(f, "miss", "0");
+    expect_rows(f, "miss", 0);
     reopen(f, GK_MODE_HEURISTIC);
     assert_int_equal(planned(f->ctx, &f->s->call).source, GK_SOURCE_CACHE);
     assert_int_equal(stats_of(f->ctx).guesses, 0);
@@ -115,7 +85,7 @@ static void test_heuristic(void **state)
 
 static void test_cached(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     gk_plan *plan = NULL;
     reopen(f, GK_MODE_CACHED);
     for (int i = 0; i < 2; i++) {
@@ -145,7 +115,7 @@ static void test_cached(void **state)
 
 static void test_pinned(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     const gk_plan_description guess = guess_of(f, &f->s->call);
     fake_rule *rule = fake_device_rule(f->fake, guess.kernel);
     rule->seconds = 1;
@@ -186,7 +156,7 @@ static void test_pinned(void **state)
 
 static void test_bad_candidates(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     /* The model's favourite does not compile, the next one does not launch, and both are fast. */
     const gk_plan_description first = guess_of(f, &f->s->call);
     fake_rule *rule = fake_device_rule(f->fake, first.kernel);
@@ -214,32 +184,68 @@ static void test_bad_candidates(void **state)
     assert_string_equal(text, "1");
 }
 
+/* Whatever failed on the way to a call that succeeds, the error record is as it was. */
+static void test_success_leaves_the_error_record(void **state)
+{
+    static const gk_mode modes[] = {GK_MODE_TUNE, GK_MODE_HEURISTIC, GK_MODE_PINNED};
+    api_fixture *f = *state;
+    const gk_plan_description guess = guess_of(f, &f->s->call);
+    fake_device_rule(f->fake, guess.kernel)->compile = GK_ERR_COMPILE;
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        reopen(f, modes[i]);
+        (void)gk_fail(GK_ERR_IO, "test", "before");
+        square_run(f->ctx, f->s);
+        assert_string_equal(gk_error_last()->message, "before");
+        assert_true(stats_of(f->ctx).compile_failures >= (modes[i] == GK_MODE_HEURISTIC ? 0 : 1));
+        run_sql(f->path, "DELETE FROM choice");
+    }
+    reopen(f, GK_MODE_HEURISTIC);
+    (void)gk_fail(GK_ERR_IO, "test", "before");
+    assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, NULL, NULL));
+    assert_string_equal(gk_error_last()->message, "before");
+    gk_plan_options options = GK_PLAN_OPTIONS_INIT;
+    options.variant = "simt";
+    assert_gk_ok(gk_plan_create(&f->plan, f->ctx, "matmul", &f->s->call, &options));
+    assert_string_equal(gk_error_last()->message, "before");
+    gk_plan_destroy(&f->plan);
+    /* No room to tune: the guess serves. */
+    run_sql(f->path, "DELETE FROM choice");
+    reopen(f, GK_MODE_TUNE);
+    f->fake->alloc.fail_at = atomic_load(&f->fake->alloc.calls) + 1;
+    f->fake->alloc.fail_count = -1;
+    f->fake->alloc.status = GK_ERR_NOMEM;
+    (void)gk_fail(GK_ERR_IO, "test", "before");
+    square_run(f->ctx, f->s);
+    assert_string_equal(gk_error_last()->message, "before");
+    f->fake->alloc.fail_at = 0;
+}
+
 static void test_no_candidate(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     f->fake->fallback.compile = GK_ERR_COMPILE;
     reopen(f, GK_MODE_TUNE);
     assert_gk_err(gk_matmul(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL, NULL), GK_ERR_NO_CONFIG,
                   "candidates");
     assert_true(square_is_untouched(f->s));
-    rows(f, "choice", "0");
-    rows(f, "lease", "0");
+    expect_rows(f, "choice", 0);
+    expect_rows(f, "lease", 0);
     f->fake->fallback.compile = GK_OK;
     f->fake->fallback.launch = GK_ERR_DEVICE;
     assert_gk_err(gk_matmul_relu(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL), GK_ERR_NO_CONFIG,
                   "candidates");
     assert_true(square_is_untouched(f->s));
-    rows(f, "choice", "0");
+    expect_rows(f, "choice", 0);
     f->fake->fallback.launch = GK_OK;
     assert_gk_ok(gk_matmul_relu(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL));
     assert_true(square_is_right(f->s, true));
-    rows(f, "choice", "1");
+    expect_rows(f, "choice", 1);
 }
 
 /* The guess walks past codes that spill, however many launch-time values each of them has. */
 static void test_guess_goes_on(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     square_fill(f->s, 64); /* where each code has several */
     for (int i = 0; i < 6; i++) {
         const gk_plan_description info = guess_of(f, &f->s->call);
@@ -263,26 +269,26 @@ static void test_guess_goes_on(void **state)
 
 static void test_no_compiler(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     f->fake->fallback.compile = GK_ERR_NO_COMPILER;
     reopen(f, GK_MODE_TUNE);
     assert_gk_err(gk_matmul(f->ctx, &f->s->ta, &f->s->tb, &f->s->tc, NULL, NULL),
                   GK_ERR_NO_COMPILER, NULL);
-    rows(f, "choice", "0");
-    rows(f, "trial", "0");
-    rows(f, "lease", "0");
+    expect_rows(f, "choice", 0);
+    expect_rows(f, "trial", 0);
+    expect_rows(f, "lease", 0);
     /* It is not held against the configurations. */
     f->fake->fallback.compile = GK_OK;
     square_run(f->ctx, f->s);
-    rows(f, "choice", "1");
+    expect_rows(f, "choice", 1);
 }
 
 static void test_lost_device(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     reopen(f, GK_MODE_TUNE);
     square_run(f->ctx, f->s);
-    rows(f, "choice", "1");
+    expect_rows(f, "choice", 1);
     square *other = square_new(24);
     f->fake->fallback.launch = GK_ERR_LOST;
     char trials[64];
@@ -299,9 +305,9 @@ static void test_lost_device(void **state)
     assert_gk_err(gk_matmul_relu(f->ctx, &other->ta, &other->tb, &other->tc, NULL), GK_ERR_LOST,
                   NULL);
     assert_int_equal(stats_of(f->ctx).compiles, compiles);
-    rows(f, "choice", "1");
-    rows(f, "trial", trials);
-    rows(f, "lease", "0");
+    expect_rows(f, "choice", 1);
+    expect_query(f->path, "SELECT count(*) FROM trial", trials);
+    expect_rows(f, "lease", 0);
     gki_free(other);
 }
 
@@ -332,12 +338,12 @@ static void test_stored_answers_are_untrusted(void **state)
         "seconds = -1",
         "created = 'yesterday'",
     };
-    fixture *f = *state;
+    api_fixture *f = *state;
     char good[512];
     f->fake->info.smem_per_block_optin = 8192; /* a short tuning */
     reopen(f, GK_MODE_TUNE);
     square_run(f->ctx, f->s);
-    rows(f, "choice", "1");
+    expect_rows(f, "choice", 1);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
         char sql[400];
         (void)snprintf(sql, sizeof(sql), "UPDATE choice SET %s", changes[i]);
@@ -353,7 +359,7 @@ static void test_stored_answers_are_untrusted(void **state)
         gk_plan_description now = planned(f->ctx, &f->s->call);
         query(f->path, "SELECT variant || ' ' || config FROM choice", good, sizeof(good));
         assert_string_equal(strchr(good, ' ') + 1, now.config);
-        rows(f, "choice", "1");
+        expect_rows(f, "choice", 1);
     }
     reopen(f, GK_MODE_CACHED);
     square_run(f->ctx, f->s);
@@ -363,7 +369,7 @@ static void test_stored_answers_are_untrusted(void **state)
 /* Without the right to tune, an unusable answer counts as none. */
 static void test_unusable_answer_when_cached(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     reopen(f, GK_MODE_TUNE);
     square_run(f->ctx, f->s);
     gk_context_destroy(&f->ctx);
@@ -379,7 +385,7 @@ static void test_unusable_answer_when_cached(void **state)
 /* A device too full for gk's copies of the operands still runs the call, on the guess. */
 static void test_no_room_to_tune(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     reopen(f, GK_MODE_TUNE);
     f->fake->alloc.fail_at = atomic_load(&f->fake->alloc.calls) + 1;
     f->fake->alloc.fail_count = -1;
@@ -388,7 +394,7 @@ static void test_no_room_to_tune(void **state)
     square_run(f->ctx, f->s);
     assert_int_equal(stats_of(f->ctx).guesses, 1);
     assert_int_equal(f->log.warnings, 1);
-    rows(f, "choice", "0");
+    expect_rows(f, "choice", 0);
     f->fake->alloc.fail_at = 0;
 }
 
@@ -396,7 +402,7 @@ static void test_no_room_to_tune(void **state)
 static void test_passing_trouble_keeps_the_answer(void **state)
 {
     static const gk_status passing[] = {GK_ERR_IO, GK_ERR_TIMEOUT, GK_ERR_NOMEM};
-    fixture *f = *state;
+    api_fixture *f = *state;
     reopen(f, GK_MODE_TUNE);
     square_run(f->ctx, f->s);
     for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
@@ -408,7 +414,7 @@ static void test_passing_trouble_keeps_the_answer(void **state)
                       "module_load");
         f->fake->load.fail_at = 0;
         assert_true(square_is_untouched(f->s));
-        rows(f, "choice", "1");
+        expect_rows(f, "choice", 1);
         square_run(f->ctx, f->s);
         assert_int_equal(f->log.warnings, 0);
     }
@@ -417,7 +423,7 @@ static void test_passing_trouble_keeps_the_answer(void **state)
 /* An answer that passes every check but does not load is tuned anew, on request as by a call. */
 static void test_tune_replaces_what_does_not_load(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     gk_tune_report report = {.struct_size = sizeof(report)};
     reopen(f, GK_MODE_TUNE);
     square_run(f->ctx, f->s);
@@ -441,20 +447,21 @@ static void test_tune_replaces_what_does_not_load(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_tune, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_heuristic, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_cached, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_pinned, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_bad_candidates, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_no_candidate, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_guess_goes_on, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_no_compiler, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_lost_device, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_stored_answers_are_untrusted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_unusable_answer_when_cached, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_no_room_to_tune, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_passing_trouble_keeps_the_answer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_tune_replaces_what_does_not_load, set_up, tear_down),
+        API_TEST(test_tune),
+        API_TEST(test_heuristic),
+        API_TEST(test_cached),
+        API_TEST(test_pinned),
+        API_TEST(test_bad_candidates),
+        API_TEST(test_success_leaves_the_error_record),
+        API_TEST(test_no_candidate),
+        API_TEST(test_guess_goes_on),
+        API_TEST(test_no_compiler),
+        API_TEST(test_lost_device),
+        API_TEST(test_stored_answers_are_untrusted),
+        API_TEST(test_unusable_answer_when_cached),
+        API_TEST(test_no_room_to_tune),
+        API_TEST(test_passing_trouble_keeps_the_answer),
+        API_TEST(test_tune_replaces_what_does_not_load),
     };
     return GK_TEST_MAIN(tests);
 }

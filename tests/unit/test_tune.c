@@ -477,31 +477,30 @@ static bool stop_at(void *user, const gk_tune_progress *progress)
 
 static void test_cancel(void **state)
 {
+    static const add_script wrong[] = {{"x16", ADD_WRONG}, {NULL, ADD_RIGHT}};
+    static char stages[][8] = {"compile", "verify", "verify", "measure"};
     fixture *f = *state;
-    char compile[] = "compile";
-    char verify[] = "verify";
-    char measure[] = "measure";
     gk_tune_options options = GK_TUNE_OPTIONS_INIT;
     options.progress = stop_at;
-    options.progress_user = compile;
-    open_jit(f, 1); /* so that this thread compiles and is told */
-    assert_gk_err(tune_with(f, &options), GK_ERR_CANCELLED, "stopped");
-    options.progress_user = verify;
-    assert_gk_err(tune_with(f, &options), GK_ERR_CANCELLED, "stopped");
-    assert_nothing_stored(f);
-    options.progress_user = measure; /* after the first timing: there is an answer */
-    assert_gk_ok(tune_with(f, &options));
-    assert_int_equal(f->report.measured, 1);
-    assert_int_equal(f->winner.config.values[0], 16);
-    /* .. but nothing it was compared with: the next tuning goes on. */
-    assert_false(f->report.saved);
-    stored s;
-    gk_status choice;
-    read_stored(f, &s, &choice);
-    assert_int_equal(choice, GK_ERR_NOT_FOUND);
-    assert_int_equal(s.rows, 1);
-    assert_gk_ok(tune(f));
-    assert_int_equal(f->winner.config.values[0], 64);
+    for (int i = 0; i < 4; i++) {
+        f->fake->info.sm_count++; /* an environment of its own */
+        open_jit(f, 1);           /* so that this thread compiles and is told */
+        add_scripts = i == 1 ? wrong : NULL;
+        options.progress_user = stages[i];
+        if (i < 2) {
+            /* Nothing was found right. */
+            assert_gk_err(tune_with(f, &options), GK_ERR_CANCELLED, "stopped");
+            continue;
+        }
+        /* One was: it is the answer, */
+        assert_gk_ok(tune_with(f, &options));
+        assert_int_equal(f->report.measured, 1);
+        assert_int_equal(f->winner.config.values[0], 16);
+        /* .. but nothing it was compared with: the next tuning goes on. */
+        assert_false(f->report.saved);
+        assert_gk_ok(tune(f));
+        assert_int_equal(f->winner.config.values[0], 64);
+    }
 }
 
 /* On an emulated device the model decides, among those that are right. */

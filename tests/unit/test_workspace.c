@@ -9,23 +9,18 @@ static const char SPLIT_8[] = "BLOCK_K=8 BLOCK_M=64 BLOCK_N=64 GROUP_M=1 SLICE_K
 /* Bytes of 4 splits of one 64x64 tile, and what is set aside for tickets at least. */
 enum { SPLIT_4_BYTES = 4 * 64 * 64 * 4, TICKET_BYTES = 65536 };
 
-typedef struct fixture {
-    fake_device *fake;
-    gk_context *ctx;
-    square *s;
-    gk_plan *plan;
-    float *partials; /* of the last launch */
-    unsigned long long *tickets;
-    int64_t used; /* bytes of partials that launches fill */
-} fixture;
+/* Of the last launch. */
+static float *last_partials;
+static unsigned long long *last_tickets;
+static int64_t used; /* bytes of partials that launches fill */
 
 /* Uses its scratch as a kernel would, to the last byte. */
 static gk_status use_scratch(void *user, const fake_module *module, const gki_kernel_launch *launch)
 {
-    fixture *f = user;
     const gk_matmul_args *p = launch->args;
-    f->partials = p->partials;
-    f->tickets = p->tickets;
+    (void)user;
+    last_partials = p->partials;
+    last_tickets = p->tickets;
     if (p->split_k > 1) {
         if (p->partials == NULL || p->tickets == NULL || (uintptr_t)p->partials % 256 != 0) {
             return gk_fail(GK_ERR_INTERNAL, "test", "split-K without scratch");
@@ -33,37 +28,21 @@ static gk_status use_scratch(void *user, const fake_module *module, const gki_ke
         if (p->tickets[0] != 0) {
             return gk_fail(GK_ERR_INTERNAL, "test", "a ticket is %llu", p->tickets[0]);
         }
-        memset(p->partials, 0xee, (size_t)f->used);
+        memset(p->partials, 0xee, (size_t)used);
     }
     return matmul_on_host(NULL, module, launch);
 }
 
 static int set_up(void **state)
 {
-    fixture *f = gki_calloc(1, sizeof(*f));
-    assert_non_null(f);
-    f->fake = matmul_device();
+    api_fixture *f = api_set_up(state, matmul_device(), 64);
     f->fake->run = use_scratch;
-    f->fake->run_user = f;
-    f->used = SPLIT_4_BYTES;
+    used = SPLIT_4_BYTES;
     f->ctx = context_on(f->fake, GK_MODE_HEURISTIC, NULL, NULL);
-    f->s = square_new(64);
-    *state = f;
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    fixture *f = *state;
-    gk_plan_destroy(&f->plan);
-    gk_context_destroy(&f->ctx);
-    end_device(&f->fake);
-    gki_free(f->s);
-    gki_free(f);
-    return 0;
-}
-
-static void force(fixture *f, const char *config)
+static void force(api_fixture *f, const char *config)
 {
     gk_plan_options options = GK_PLAN_OPTIONS_INIT;
     options.variant = "simt";
@@ -72,7 +51,7 @@ static void force(fixture *f, const char *config)
     assert_gk_ok(gk_plan_create(&f->plan, f->ctx, "matmul", &f->s->call, &options));
 }
 
-static void run_plan(fixture *f, void *stream)
+static void run_plan(api_fixture *f, void *stream)
 {
     square_poison(f->s);
     assert_gk_ok(gk_plan_run(f->plan, &f->s->call, stream));
@@ -88,29 +67,29 @@ static void *const stream_of_thread = (void *)2;
 
 static void test_one_area_a_stream(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     force(f, SPLIT_4);
     assert_int_equal(plan_info(f->plan).workspace, SPLIT_4_BYTES + 8);
     assert_int_equal(stats_of(f->ctx).workspace_bytes, 0);
     run_plan(f, stream_of(1));
-    const float *first = f->partials;
-    const unsigned long long *tickets = f->tickets;
+    const float *first = last_partials;
+    const unsigned long long *tickets = last_tickets;
     assert_int_equal(stats_of(f->ctx).workspace_bytes, SPLIT_4_BYTES + TICKET_BYTES);
     assert_int_equal(atomic_load(&f->fake->live_bytes), SPLIT_4_BYTES + TICKET_BYTES);
     for (size_t i = 0; i < TICKET_BYTES / sizeof(tickets[0]); i++) {
         assert_true(tickets[i] == 0);
     }
     run_plan(f, stream_of(1));
-    assert_ptr_equal(f->partials, first);
-    assert_ptr_equal(f->tickets, tickets);
+    assert_ptr_equal(last_partials, first);
+    assert_ptr_equal(last_tickets, tickets);
     /* Launches of two streams may be under way at the same time. */
     run_plan(f, stream_of(2));
-    assert_ptr_not_equal(f->partials, first);
-    assert_ptr_not_equal(f->tickets, tickets);
+    assert_ptr_not_equal(last_partials, first);
+    assert_ptr_not_equal(last_tickets, tickets);
     run_plan(f, NULL);
     assert_int_equal(stats_of(f->ctx).workspace_bytes, 3 * (SPLIT_4_BYTES + TICKET_BYTES));
     run_plan(f, stream_of(1));
-    assert_ptr_equal(f->partials, first);
+    assert_ptr_equal(last_partials, first);
     assert_int_equal(atomic_load(&f->fake->live_allocations), 6);
 }
 
@@ -131,7 +110,7 @@ static void *ask(void *user)
 /* CU_STREAM_PER_THREAD is another stream in each thread. */
 static void test_one_area_a_thread(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     asking here = {.ctx = f->ctx};
     asking again = {.ctx = f->ctx};
     asking there = {.ctx = f->ctx};
@@ -151,43 +130,43 @@ static void test_one_area_a_thread(void **state)
 
 static void test_none_without_need(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     force(f, "BLOCK_K=8 BLOCK_M=64 BLOCK_N=64 GROUP_M=1 SLICE_K=1 SPLIT_K=1 STAGES=3 THREAD_M=8 "
              "THREAD_N=8");
     run_plan(f, NULL);
-    assert_null(f->partials);
-    assert_null(f->tickets);
+    assert_null(last_partials);
+    assert_null(last_tickets);
     assert_int_equal(stats_of(f->ctx).workspace_bytes, 0);
     assert_int_equal(atomic_load(&f->fake->alloc.calls), 0);
 }
 
 static void test_growth(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     force(f, SPLIT_4);
     run_plan(f, stream_of(1));
-    float *old = f->partials;
+    float *old = last_partials;
     force(f, SPLIT_8);
-    f->used = 2 * SPLIT_4_BYTES;
+    used = 2 * SPLIT_4_BYTES;
     run_plan(f, stream_of(1));
-    assert_ptr_not_equal(f->partials, old);
-    assert_true(f->tickets[0] == 0);
+    assert_ptr_not_equal(last_partials, old);
+    assert_true(last_tickets[0] == 0);
     /* A captured graph may still use the outgrown area. */
     memset(old, 0x11, SPLIT_4_BYTES);
     assert_int_equal(stats_of(f->ctx).workspace_bytes, 3 * SPLIT_4_BYTES + 2 * TICKET_BYTES);
     assert_int_equal(atomic_load(&f->fake->live_allocations), 4);
     /* From now on everything in the stream uses the larger one. */
-    const float *larger = f->partials;
+    const float *larger = last_partials;
     force(f, SPLIT_4);
     run_plan(f, stream_of(1));
-    assert_ptr_equal(f->partials, larger);
+    assert_ptr_equal(last_partials, larger);
     assert_int_equal(atomic_load(&f->fake->live_allocations), 4);
 }
 
 /* Requests that grow a little each time: the areas at least double. */
 static void test_growth_is_bounded(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     int64_t asked = 0;
     for (int64_t i = 1; i <= 100; i++) {
         const gk_launch launch = {.workspace = 1000 * i, .zeroed = 8 * i};
@@ -218,7 +197,7 @@ static void test_growth_is_bounded(void **state)
 
 static void test_device_out_of_memory(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     force(f, SPLIT_4);
     for (int i = 1; i <= 2; i++) {
         f->fake->alloc.fail_at = atomic_load(&f->fake->alloc.calls) + i;
@@ -241,7 +220,7 @@ static void test_device_out_of_memory(void **state)
 
 static void test_capture(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     force(f, SPLIT_4);
     f->fake->capturing = true;
     assert_gk_err(gk_plan_run(f->plan, &f->s->call, stream_of(1)), GK_ERR_NOT_PREPARED,
@@ -262,7 +241,7 @@ static void test_capture(void **state)
 /* A long sum whose guess is split-K: preparing sets its scratch aside, in that stream. */
 static void test_prepare(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     enum { N = 17, K = 4096 };
     static float a[N * K];
     static float b[K * N];
@@ -275,7 +254,7 @@ static void test_prepare(void **state)
         a[i] = 1;
         b[i] = 1;
     }
-    f->used = 0;
+    used = 0;
     assert_gk_ok(gk_matmul_call(&call, &ta, &tb, &tc, NULL));
     assert_gk_ok(gk_prepare(f->ctx, "matmul", &call, stream_of(3)));
     assert_true(planned(f->ctx, &call).workspace > 0);
@@ -290,7 +269,7 @@ static void test_prepare(void **state)
 /* Timing uses areas of its own, which are given back. */
 static void test_measure(void **state)
 {
-    fixture *f = *state;
+    api_fixture *f = *state;
     double seconds[3] = {0, 0, 0};
     force(f, SPLIT_4);
     assert_gk_ok(gk_measure(f->plan, &f->s->call, 1, 3, seconds));
@@ -306,15 +285,11 @@ static void test_measure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_one_area_a_stream, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_one_area_a_thread, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_none_without_need, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_growth, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_growth_is_bounded, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_device_out_of_memory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_capture, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_prepare, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_measure, set_up, tear_down),
+        API_TEST(test_one_area_a_stream), API_TEST(test_one_area_a_thread),
+        API_TEST(test_none_without_need), API_TEST(test_growth),
+        API_TEST(test_growth_is_bounded), API_TEST(test_device_out_of_memory),
+        API_TEST(test_capture),           API_TEST(test_prepare),
+        API_TEST(test_measure),
     };
     return GK_TEST_MAIN(tests);
 }

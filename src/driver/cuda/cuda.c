@@ -205,6 +205,38 @@ static gk_status cuda_copy_in(gki_device *base, void *dst, const void *src, size
     return copy_and_wait(base, dst, src, bytes, stream, true);
 }
 
+static gk_status cuda_copy_in_2d(gki_device *base, void *dst, const void *src, size_t pitch,
+                                 size_t width, size_t rows, void *stream)
+{
+    gki_cuda_device *device = gki_cuda_device_of(base);
+    gki_cuda_scope scope;
+    gk_status status = rows == 0 ? GK_OK : gki_cuda_enter_relaxed(device, &scope);
+    if (rows == 0 || status != GK_OK) {
+        return status;
+    }
+    const gki_cu_copy_2d copy = {
+        .src_type = GKI_CU_MEMORY_HOST,
+        .src_host = src,
+        .src_pitch = pitch,
+        .dst_type = GKI_CU_MEMORY_DEVICE,
+        .dst_device = address(dst),
+        .dst_pitch = width,
+        .width = width,
+        .height = rows,
+    };
+    gki_cu_result result = device->api->cuMemcpy2DAsync_v2(&copy, stream);
+    if (result == GKI_CU_SUCCESS) {
+        result = device->api->cuStreamSynchronize(stream);
+    }
+    if (result != GKI_CU_SUCCESS) {
+        status = gki_cuda_fail(device->api, result,
+                               "copying %zu pieces of %zu bytes, %zu bytes apart, to the device",
+                               rows, width, pitch);
+    }
+    gki_cuda_leave(device, &scope);
+    return status;
+}
+
 static gk_status cuda_copy_out(gki_device *base, void *dst, const void *src, size_t bytes,
                                void *stream)
 {
@@ -350,6 +382,7 @@ const gki_driver gki_driver_cuda = {
     .mem_alloc = cuda_mem_alloc,
     .mem_free = cuda_mem_free,
     .copy_in = cuda_copy_in,
+    .copy_in_2d = cuda_copy_in_2d,
     .copy_out = cuda_copy_out,
     .copy_dev = cuda_copy_dev,
     .fill = cuda_fill,

@@ -107,6 +107,11 @@ enum {
     GKI_CU_CAPTURE_MODE_RELAXED = 2,
     GKI_CU_ATTRIBUTE_COOPERATIVE = 2,
     GKI_CU_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+    GKI_CU_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION = 6,
+    GKI_CU_PORT_PROGRAMMATIC = 1,
+    GKI_CU_DEPENDENCY_PROGRAMMATIC = 1,
+    GKI_CU_MEMORY_HOST = 1,
+    GKI_CU_MEMORY_DEVICE = 2,
     GKI_CU_MAP_INTERLEAVE_NONE = 0,
     GKI_CU_MAP_FILL_ZEROS = 0,
 };
@@ -118,7 +123,8 @@ enum {
     X(FLOAT16, 6)                                                                                  \
     X(FLOAT32, 7)                                                                                  \
     X(FLOAT64, 8)                                                                                  \
-    X(BFLOAT16, 9)
+    X(BFLOAT16, 9)                                                                                 \
+    X(TFLOAT32, 11)
 
 enum {
 #define GKI_CU_MAP_TYPE_ENUM(suffix, number) GKI_CU_MAP_##suffix = (number),
@@ -161,6 +167,32 @@ typedef struct gki_cu_kernel_node {
     gki_cu_kernel kernel;
     gki_cu_context context;
 } gki_cu_kernel_node;
+
+/* What a dependency between two nodes of a graph waits for. */
+typedef struct gki_cu_edge {
+    unsigned char from_port;
+    unsigned char to_port;
+    unsigned char type;
+    unsigned char reserved[5];
+} gki_cu_edge;
+
+/* A rectangle of bytes; the x and y of either side are 0 and arrays NULL. */
+typedef struct gki_cu_copy_2d {
+    size_t src_x, src_y;
+    gki_cu_enum src_type;
+    const void *src_host;
+    gki_cu_ptr src_device;
+    void *src_array;
+    size_t src_pitch;
+    size_t dst_x, dst_y;
+    gki_cu_enum dst_type;
+    void *dst_host;
+    gki_cu_ptr dst_device;
+    void *dst_array;
+    size_t dst_pitch;
+    size_t width; /* bytes */
+    size_t height;
+} gki_cu_copy_2d;
 
 /* 64-byte aligned, though newer headers ask for 128. */
 typedef struct gki_cu_tensor_map {
@@ -221,12 +253,18 @@ typedef struct gki_cu_tensor_map {
 #define GKI_CUDA_STRUCT_SYMBOLS(X)                                                                 \
     X(cuLaunchKernelEx, (const gki_cu_launch_config *, gki_cu_function, void **, void **))         \
     X(cuOccupancyMaxActiveClusters, (int *, gki_cu_function, const gki_cu_launch_config *))        \
+    X(cuMemcpy2DAsync_v2, (const gki_cu_copy_2d *, gki_cu_stream))                                 \
     X(cuTensorMapEncodeTiled,                                                                      \
       (gki_cu_tensor_map *, gki_cu_enum, uint32_t, void *, const uint64_t *, const uint64_t *,     \
        const uint32_t *, const uint32_t *, gki_cu_enum, gki_cu_enum, gki_cu_enum, gki_cu_enum))    \
     X(cuGraphAddKernelNode_v2,                                                                     \
       (gki_cu_node *, gki_cu_graph, const gki_cu_node *, size_t, const gki_cu_kernel_node *))      \
     X(cuGraphKernelNodeSetAttribute, (gki_cu_node, gki_cu_enum, const gki_cu_attribute_value *))
+
+/* From driver 12.3 on; NULL before. */
+#define GKI_CUDA_LATER_SYMBOLS(X)                                                                  \
+    X(cuGraphAddDependencies_v2,                                                                   \
+      (gki_cu_graph, const gki_cu_node *, const gki_cu_node *, const gki_cu_edge *, size_t))
 
 typedef unsigned int gki_nvrtc_result;
 typedef struct _nvrtcProgram *gki_nvrtc_program;

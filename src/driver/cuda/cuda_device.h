@@ -103,9 +103,11 @@ gk_status gki_cuda_module_reserve(gki_device *device, gki_module *module, int64_
                                   int32_t cluster);
 gk_status gki_cuda_resident(gki_device *device, const gki_kernel_launch *launch, int64_t *blocks);
 gk_status gki_cuda_launch(gki_device *device, const gki_kernel_launch *launch, void *stream);
-/* The attributes that the launch needs; gives their number. */
-enum { GKI_CUDA_ATTRIBUTES = 2 };
-uint32_t gki_cuda_attributes(const gki_kernel_launch *launch, gki_cu_attribute *out);
+/* The attributes that the launch needs in a stream, or as a node of a graph, where an overlap is
+ * the dependency's; gives their number. */
+enum { GKI_CUDA_ATTRIBUTES = 3 };
+uint32_t gki_cuda_attributes(const gki_kernel_launch *launch, bool in_stream,
+                             gki_cu_attribute *out);
 /* The launch with the device's context current already. */
 gki_cu_result gki_cuda_launch_entered(const gki_cuda_device *device,
                                       const gki_kernel_launch *launch, gki_cu_stream stream);

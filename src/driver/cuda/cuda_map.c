@@ -4,13 +4,13 @@
 #include "base/error.h"
 #include "driver/cuda/cuda_device.h"
 
-static gki_cu_enum type_of(int32_t dtype)
+static gki_cu_enum type_of(const gk_map_desc *desc)
 {
-    switch (dtype) {
+    switch (desc->dtype) {
     case GK_F64:
         return GKI_CU_MAP_FLOAT64;
     case GK_F32:
-        return GKI_CU_MAP_FLOAT32;
+        return desc->tf32 != 0 ? GKI_CU_MAP_TFLOAT32 : GKI_CU_MAP_FLOAT32;
     case GK_F16:
         return GKI_CU_MAP_FLOAT16;
     case GK_BF16:
@@ -54,7 +54,7 @@ gk_status gki_cuda_map_encode(gki_device *base, const gk_map_desc *desc, gk_tens
         return status;
     }
     const gki_cu_result result = device->api->cuTensorMapEncodeTiled(
-        &map, type_of(desc->dtype), desc->rank, desc->data, dims, strides, box, element_strides,
+        &map, type_of(desc), desc->rank, desc->data, dims, strides, box, element_strides,
         GKI_CU_MAP_INTERLEAVE_NONE, step_of(desc->swizzle, 32), step_of(desc->l2_promotion, 64),
         GKI_CU_MAP_FILL_ZEROS);
     gki_cuda_leave(device, &scope);

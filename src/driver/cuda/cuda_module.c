@@ -158,7 +158,7 @@ gk_status gki_cuda_module_reserve(gki_device *base, gki_module *module_base, int
     return status;
 }
 
-uint32_t gki_cuda_attributes(const gki_kernel_launch *launch, gki_cu_attribute *out)
+uint32_t gki_cuda_attributes(const gki_kernel_launch *launch, bool in_stream, gki_cu_attribute *out)
 {
     uint32_t n = 0;
     if (launch->cluster > 1) {
@@ -171,6 +171,11 @@ uint32_t gki_cuda_attributes(const gki_kernel_launch *launch, gki_cu_attribute *
     if (launch->cooperative) {
         out[n] = (gki_cu_attribute){.id = GKI_CU_ATTRIBUTE_COOPERATIVE};
         out[n].value.cooperative = 1;
+        n++;
+    }
+    if (launch->overlap && in_stream) {
+        out[n] = (gki_cu_attribute){.id = GKI_CU_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION};
+        out[n].value.programmatic_serialization = 1;
         n++;
     }
     return n;
@@ -189,7 +194,7 @@ static gki_cu_launch_config launch_config(const gki_kernel_launch *launch,
         .smem = (unsigned int)launch->smem,
         .stream = stream,
         .attrs = attributes,
-        .n_attrs = gki_cuda_attributes(launch, attributes),
+        .n_attrs = gki_cuda_attributes(launch, true, attributes),
     };
     return config;
 }
@@ -200,7 +205,7 @@ gki_cu_result gki_cuda_launch_entered(const gki_cuda_device *device,
     /* The driver copies the parameters and does not write to them. */
     void *params[1];
     memcpy(params, &launch->args, sizeof(params));
-    if (launch->cluster > 1 || launch->cooperative) {
+    if (launch->cluster > 1 || launch->cooperative || launch->overlap) {
         gki_cu_attribute attributes[GKI_CUDA_ATTRIBUTES];
         const gki_cu_launch_config config = launch_config(launch, attributes, stream);
         return device->api->cuLaunchKernelEx(&config, gki_cuda_module_of(launch->module)->function,

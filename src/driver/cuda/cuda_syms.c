@@ -94,6 +94,9 @@ static gk_status load(gki_cuda_api *api)
     GKI_CUDA_SYMBOLS(RESOLVE)
     GKI_CUDA_STRUCT_SYMBOLS(RESOLVE)
 #undef RESOLVE
+#define RESOLVE(name, params) (void)resolve(handle, #name, &api->name, sizeof(api->name));
+    GKI_CUDA_LATER_SYMBOLS(RESOLVE)
+#undef RESOLVE
     return GK_OK;
 }
 

@@ -11,6 +11,7 @@ typedef struct gki_cuda_api {
 #define GKI_CUDA_MEMBER(name, params) gki_cu_result(*name) params;
     GKI_CUDA_SYMBOLS(GKI_CUDA_MEMBER)
     GKI_CUDA_STRUCT_SYMBOLS(GKI_CUDA_MEMBER)
+    GKI_CUDA_LATER_SYMBOLS(GKI_CUDA_MEMBER)
 #undef GKI_CUDA_MEMBER
     int version;    /* the newest CUDA the driver supports: 13000 for 13.0 */
     char path[256]; /* the file it was loaded from */

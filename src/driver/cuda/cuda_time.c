@@ -136,14 +136,21 @@ static gki_cu_result add_node(const gki_cuda_device *device, gki_cu_graph graph,
         .smem = (unsigned int)launch->smem,
         .params = params,
     };
+    static const gki_cu_edge early = {.from_port = GKI_CU_PORT_PROGRAMMATIC,
+                                      .type = GKI_CU_DEPENDENCY_PROGRAMMATIC};
+    const gki_cuda_api *api = device->api;
+    const bool overlaps =
+        *last != NULL && launch->overlap && api->cuGraphAddDependencies_v2 != NULL;
     gki_cu_node added = NULL;
-    gki_cu_result result =
-        device->api->cuGraphAddKernelNode_v2(&added, graph, last, *last != NULL ? 1 : 0, &node);
+    gki_cu_result result = api->cuGraphAddKernelNode_v2(&added, graph, last,
+                                                        *last != NULL && !overlaps ? 1 : 0, &node);
+    if (result == GKI_CU_SUCCESS && overlaps) {
+        result = api->cuGraphAddDependencies_v2(graph, last, &added, &early, 1);
+    }
     gki_cu_attribute attributes[GKI_CUDA_ATTRIBUTES];
-    const uint32_t n = gki_cuda_attributes(launch, attributes);
+    const uint32_t n = gki_cuda_attributes(launch, false, attributes);
     for (uint32_t i = 0; i < n && result == GKI_CU_SUCCESS; i++) {
-        result = device->api->cuGraphKernelNodeSetAttribute(added, attributes[i].id,
-                                                            &attributes[i].value);
+        result = api->cuGraphKernelNodeSetAttribute(added, attributes[i].id, &attributes[i].value);
     }
     *last = added;
     return result;

@@ -258,7 +258,7 @@ void gki_emu_bulk_wait(gk_emu_thread *self, unsigned pending, int read_only)
     while (n < thread->n_stores && thread->stores[n].group + pending < thread->store_groups) {
         read_store(thread, &thread->stores[n++]);
     }
-    if (read_only) {
+    if (read_only || n == 0) {
         return;
     }
     for (size_t i = 0; i < n; i++) {

@@ -147,6 +147,17 @@ static gk_status copy(gki_device *base, void *dst, const void *src, size_t bytes
     return GK_OK;
 }
 
+static gk_status copy_in_2d(gki_device *base, void *dst, const void *src, size_t pitch,
+                            size_t width, size_t rows, void *stream)
+{
+    (void)base;
+    (void)stream;
+    for (size_t i = 0; i < rows; i++) {
+        memcpy((unsigned char *)dst + i * width, (const unsigned char *)src + i * pitch, width);
+    }
+    return GK_OK;
+}
+
 static gk_status fill(gki_device *base, void *dst, unsigned char value, size_t bytes, void *stream)
 {
     (void)base;
@@ -310,6 +321,7 @@ const gki_driver gki_driver_cpu = {
     .mem_alloc = mem_alloc,
     .mem_free = mem_free,
     .copy_in = copy,
+    .copy_in_2d = copy_in_2d,
     .copy_out = copy,
     .copy_dev = copy,
     .fill = fill,

@@ -18,6 +18,7 @@ gk_status gki_emu_map_encode(gki_device *device, const gk_map_desc *desc, gk_ten
         .element = (unsigned short)gk_dtype_size((gk_dtype)desc->dtype),
         .data = (uintptr_t)desc->data,
         .swizzle = (unsigned short)desc->swizzle,
+        .tf32 = desc->tf32 != 0,
     };
     const int64_t row = (int64_t)desc->box[0] * map.element;
     if (desc->swizzle != 0 && row != (int64_t)desc->swizzle) {
@@ -132,6 +133,22 @@ static uint32_t swizzled(uint32_t offset, uint32_t swizzle)
     return offset ^ (offset >> 7 & mask) * CHUNK;
 }
 
+/* To nearest even, as the H100 does it; NaN stays NaN. */
+static void round_to_tf32(unsigned char *row, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes; i += sizeof(uint32_t)) {
+        uint32_t bits;
+        memcpy(&bits, row + i, sizeof bits);
+        if ((bits & 0x7fffffffu) > 0x7f800000u) {
+            bits |= 0x400000u;
+        } else if ((bits & 0x7f800000u) != 0x7f800000u) {
+            bits += 0xfffu + (bits >> 13 & 1);
+        }
+        bits &= ~UINT32_C(0x1fff);
+        memcpy(row + i, &bits, sizeof bits);
+    }
+}
+
 void gki_emu_box_load(const gki_emu_box *box, unsigned char *shared, uint32_t offset)
 {
     unsigned char row[MAX_ROW];
@@ -140,12 +157,15 @@ void gki_emu_box_load(const gki_emu_box *box, unsigned char *shared, uint32_t of
         uint32_t skip = 0;
         uint32_t n = 0;
         const unsigned char *source = walk_global(&w, &skip, &n);
-        if (source == NULL || n < w.bytes) {
+        if (source == NULL || n < w.bytes || box->map->tf32) {
             memset(row, 0, w.bytes);
             if (source != NULL) {
                 memcpy(row + skip, source, n);
             }
             source = row;
+        }
+        if (box->map->tf32) {
+            round_to_tf32(row, w.bytes);
         }
         const uint32_t to = offset + w.index * w.bytes;
         if (box->map->swizzle == 0) {

@@ -1,8 +1,8 @@
 /*
  * Warpgroup instructions. Each thread of the four warps issues them for itself and goes on; they
  * are executed when a thread waits for them, all 128 have issued them, and nothing else can run:
- * only then do they read shared memory. The accumulators of an instruction in flight hold poison, their values are kept
- * as a tile of sums.
+ * only then do they read shared memory. The accumulators of an instruction in flight hold poison,
+ * their values are kept as a tile of sums.
  */
 #include <string.h>
 

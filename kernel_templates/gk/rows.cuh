@@ -1,0 +1,486 @@
+// What kernels on whole rows share: where rows lie, vectors of a row, and parts of a row merged by
+// warps and blocks. An op's own header, which comes first, gives summary, merge(), summarise(),
+// finish() and apply().
+//
+// A row is cut into whole vectors of VEC elements, aligned in x. What lies before the first (the
+// head) and behind the last are its edges, which threads take one element at a time.
+#pragma once
+#include "gk/dtypes.cuh"
+
+namespace gk {
+
+constexpr int SIZE = (int)sizeof(X_TYPE);
+constexpr int VEC = X_UNIT && VECTOR > SIZE ? VECTOR / SIZE : 1;
+constexpr int WORDS = VEC * SIZE < 4 ? 1 : VEC * SIZE / 4;
+constexpr bool PEEL = VEC * SIZE > X_ALIGN;
+constexpr int MOST_EDGES = PEEL ? 2 * (VEC - 1) : COLS_DIVISOR % VEC != 0 ? VEC - 1 : 0;
+
+// Loads and stores stay on their side: behind each other they need fewer registers.
+GK_DEVICE void keep_order()
+{
+    asm volatile("" ::: "memory");
+}
+
+// Elements in 32-bit words.
+template <class U> struct packed {
+    static GK_DEVICE U get(const gk_u32 *words, int i)
+    {
+        return U{(gk_u16)(words[i / 2] >> (16 * (i % 2)))};
+    }
+    static GK_DEVICE void put(gk_u32 *words, int i, U x)
+    {
+        words[i / 2] = i % 2 == 0 ? x.bits : words[i / 2] | (gk_u32)x.bits << 16;
+    }
+};
+template <> struct packed<f32> {
+    static GK_DEVICE f32 get(const gk_u32 *words, int i)
+    {
+        return bits_to_f32(words[i]);
+    }
+    static GK_DEVICE void put(gk_u32 *words, int i, f32 x)
+    {
+        words[i] = f32_to_bits(x);
+    }
+};
+template <> struct packed<f64> {
+    static GK_DEVICE f64 get(const gk_u32 *words, int i)
+    {
+        return __longlong_as_double((long long)((gk_u64)words[2 * i + 1] << 32 | words[2 * i]));
+    }
+    static GK_DEVICE void put(gk_u32 *words, int i, f64 x)
+    {
+        const gk_u64 bits = (gk_u64)__double_as_longlong(x);
+        words[2 * i] = (gk_u32)bits;
+        words[2 * i + 1] = (gk_u32)(bits >> 32);
+    }
+};
+
+template <int BYTES> GK_DEVICE void load_words(gk_u32 *words, const void *from)
+{
+    if constexpr (BYTES == 2) {
+        words[0] = *(const gk_u16 *)from;
+    } else if constexpr (BYTES == 4) {
+        words[0] = *(const gk_u32 *)from;
+    } else if constexpr (BYTES == 8) {
+        const uint2 v = *(const uint2 *)from;
+        words[0] = v.x;
+        words[1] = v.y;
+    } else {
+        GK_UNROLL
+        for (int i = 0; i < BYTES / 16; i++) {
+            const uint4 v = ((const uint4 *)from)[i];
+            words[4 * i] = v.x;
+            words[4 * i + 1] = v.y;
+            words[4 * i + 2] = v.z;
+            words[4 * i + 3] = v.w;
+        }
+    }
+}
+
+template <int BYTES> GK_DEVICE void store_words(void *to, const gk_u32 *words)
+{
+    if constexpr (BYTES == 2) {
+        *(gk_u16 *)to = (gk_u16)words[0];
+    } else if constexpr (BYTES == 4) {
+        *(gk_u32 *)to = words[0];
+    } else if constexpr (BYTES == 8) {
+        *(uint2 *)to = make_uint2(words[0], words[1]);
+    } else {
+        GK_UNROLL
+        for (int i = 0; i < BYTES / 16; i++) {
+            ((uint4 *)to)[i] =
+                make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
+        }
+    }
+}
+
+GK_DEVICE constexpr int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+GK_DEVICE constexpr int ceil_div(int a, int b)
+{
+    return (a + b - 1) / b;
+}
+
+// Blocks that shall fit a multiprocessor where a thread holds `vectors` vectors of `rows` rows in
+// registers. Many vectors take what they need.
+GK_DEVICE constexpr int blocks_with(int threads, int rows, int vectors)
+{
+    const int addresses = X_UNIT && OUT_UNIT ? 1 : 4;
+    const int held = rows * (vectors * (VEC * (SIZE == 8 ? 10 : 5) / 4 + addresses) + 24);
+    const int factors = HAS_BIAS ? 24 : HAS_WEIGHT ? 16 : 0;
+    const int registers = (40 + (SIZE == 8 ? 32 : 0) + factors + held + 7) / 8 * 8;
+    const int blocks = smaller(65536 / (threads * registers), 2048 / threads);
+    return blocks < 1 || vectors > 8 ? 1 : smaller(blocks, 32);
+}
+
+// Vectors that a row has at most, but never 0.
+GK_DEVICE gk_i64 most_vectors(gk_i64 cols)
+{
+    return cols < VEC ? 1 : cols / VEC;
+}
+
+// One row; without vectors and edges if there is no such row.
+struct row_view {
+    const X_TYPE *x;
+    OUT_TYPE *out;
+    gk_i64 x_stride, out_stride;
+    gk_i64 vectors;
+    int head, edges;
+    bool wide; // vectors of the output are aligned, too
+
+    // The first element of a vector.
+    GK_DEVICE gk_i64 at(gk_i64 vector) const
+    {
+        return vector * VEC + (PEEL ? head : 0);
+    }
+
+    GK_DEVICE gk_i64 edge_at(gk_i64 edge) const
+    {
+        return PEEL && edge < head ? edge : edge + vectors * VEC;
+    }
+};
+
+constexpr int OUT_WIDE = smaller(VEC * (int)sizeof(OUT_TYPE), 16);
+
+GK_DEVICE row_view view_of(const gk_rows_args &args, gk_i64 row)
+{
+    row_view view;
+    gk_i64 cols = args.cols;
+    view.x = (const X_TYPE *)args.x;
+    view.out = (OUT_TYPE *)args.out;
+    view.x_stride = X_UNIT ? 1 : args.x_stride;
+    view.out_stride = OUT_UNIT ? 1 : args.out_stride;
+    if (row >= args.rows) {
+        cols = 0;
+    } else if constexpr (ONE_AXIS) {
+        view.x += row * args.x_row_stride[0];
+        view.out += row * args.out_row_stride[0];
+    } else {
+        GK_NO_UNROLL
+        for (int axis = 0; axis < args.n_axes; axis++) {
+            const gk_i64 rest = row / args.shape[axis];
+            const gk_i64 i = row - rest * args.shape[axis];
+            view.x += i * args.x_row_stride[axis];
+            view.out += i * args.out_row_stride[axis];
+            row = rest;
+        }
+    }
+    view.head = PEEL ? (int)(-((gk_u64)view.x / SIZE) % VEC) : 0;
+    if (PEEL && view.head > cols) {
+        view.head = (int)cols;
+    }
+    view.vectors = (cols - view.head) / VEC;
+    view.edges = (int)(cols - view.vectors * VEC);
+    view.wide = OUT_UNIT && (gk_u64)(view.out + view.head) % OUT_WIDE == 0;
+    return view;
+}
+
+// Vector `v`, or what lies outside the row.
+GK_DEVICE void load_vector(gk_u32 (&words)[WORDS], const row_view &view, gk_i64 v)
+{
+    if (v < view.vectors) {
+        load_words<VEC * SIZE>(words, view.x + view.at(v) * (VEC > 1 ? 1 : view.x_stride));
+    } else {
+        GK_UNROLL
+        for (int e = 0; e < VEC; e++) {
+            packed<X_TYPE>::put(words, e, outside<X_TYPE>());
+        }
+    }
+}
+
+GK_DEVICE void unpack(ACC (&x)[VEC], const gk_u32 (&words)[WORDS])
+{
+    GK_UNROLL
+    for (int e = 0; e < VEC; e++) {
+        x[e] = load_as<ACC>(packed<X_TYPE>::get(words, e));
+    }
+}
+
+// N elements of a weight or bias from element `at` on.
+template <class U, int ALIGN, int N>
+GK_DEVICE void load_factors(ACC (&out)[N], const void *from, gk_i64 stride, gk_i64 at)
+{
+    constexpr int BYTES = N * (int)sizeof(U);
+    const U *const u = (const U *)from;
+    if constexpr (N > 1 && !PEEL && ALIGN >= smaller(BYTES, 16)) {
+        gk_u32 words[BYTES < 4 ? 1 : BYTES / 4];
+        load_words<BYTES>(words, u + at);
+        GK_UNROLL
+        for (int e = 0; e < N; e++) {
+            out[e] = load_as<ACC>(packed<U>::get(words, e));
+        }
+    } else {
+        GK_UNROLL
+        for (int e = 0; e < N; e++) {
+            out[e] = load_as<ACC>(u[(at + e) * stride]);
+        }
+    }
+}
+
+// Computes and stores N elements from element `at` of the row on.
+template <int N>
+GK_DEVICE void put_elements(const gk_rows_args &args, const row_result &result,
+                            const row_view &view, gk_i64 at, const ACC (&x)[N])
+{
+    constexpr int BYTES = N * (int)sizeof(OUT_TYPE);
+    ACC weight[N], bias[N];
+    gk_u32 words[BYTES < 4 ? 1 : BYTES / 4];
+    if constexpr (HAS_WEIGHT) {
+        load_factors<WEIGHT_TYPE, WEIGHT_ALIGN>(weight, args.weight, args.weight_stride, at);
+    }
+    if constexpr (HAS_BIAS) {
+        load_factors<BIAS_TYPE, BIAS_ALIGN>(bias, args.bias, args.bias_stride, at);
+    }
+    GK_UNROLL
+    for (int e = 0; e < N; e++) {
+        const ACC y = apply(result, x[e], HAS_WEIGHT ? weight[e] : 0, HAS_BIAS ? bias[e] : 0);
+        packed<OUT_TYPE>::put(words, e, store_as<OUT_TYPE>(y));
+    }
+    if constexpr (N > 1 && OUT_UNIT) {
+        if (view.wide) {
+            store_words<BYTES>(view.out + at, words);
+            return;
+        }
+    }
+    GK_UNROLL
+    for (int e = 0; e < N; e++) {
+        view.out[(at + e) * view.out_stride] = packed<OUT_TYPE>::get(words, e);
+    }
+}
+
+// Edges `begin`, begin + step, .. of a row, as many of them as there may be.
+template <int N> struct row_edges {
+    X_TYPE x[N > 0 ? N : 1];
+
+    GK_DEVICE void load(const row_view &view, gk_i64 begin, gk_i64 step)
+    {
+        GK_UNROLL
+        for (int i = 0; i < N; i++) {
+            const gk_i64 edge = begin + i * step;
+            x[i] = edge < view.edges ? view.x[view.edge_at(edge)] : outside<X_TYPE>();
+        }
+    }
+
+    template <class F>
+    GK_DEVICE void each(const row_view &view, gk_i64 begin, gk_i64 step, F &f) const
+    {
+        GK_UNROLL
+        for (int i = 0; i < N; i++) {
+            const ACC value[1] = {load_as<ACC>(x[i])};
+            f(value, begin + i * step < view.edges);
+        }
+    }
+
+    GK_DEVICE void put(const gk_rows_args &args, const row_result &result, const row_view &view,
+                       gk_i64 begin, gk_i64 step) const
+    {
+        GK_UNROLL
+        for (int i = 0; i < N; i++) {
+            const gk_i64 edge = begin + i * step;
+            if (edge < view.edges) {
+                const ACC value[1] = {load_as<ACC>(x[i])};
+                put_elements(args, result, view, view.edge_at(edge), value);
+            }
+        }
+    }
+};
+
+// Vectors and edges `begin`, begin + step, .. of a row, N and EDGES of them, in the thread's
+// registers.
+template <int N, int EDGES> struct row_in_registers {
+    row_view view;
+    gk_i64 begin, step;
+    gk_u32 words[N][WORDS];
+    row_edges<EDGES> edges;
+
+    GK_DEVICE void load_all(const row_view &of, gk_i64 from, gk_i64 stride)
+    {
+        view = of;
+        begin = from;
+        step = stride;
+        GK_UNROLL
+        for (int i = 0; i < N; i++) {
+            load_vector(words[i], view, begin + i * step);
+        }
+        edges.load(view, begin, step);
+    }
+
+    GK_DEVICE void ready() const
+    {
+    }
+
+    // f(elements, whether they are of the row)
+    template <class F> GK_DEVICE void each(F &f) const
+    {
+        GK_UNROLL
+        for (int i = 0; i < N; i++) {
+            ACC x[VEC];
+            unpack(x, words[i]);
+            f(x, begin + i * step < view.vectors);
+        }
+        edges.each(view, begin, step, f);
+    }
+
+    // Stores the row and loads the same vectors of `next` behind it.
+    GK_DEVICE void put_all(const gk_rows_args &args, const row_result &result, const row_view &next)
+    {
+        edges.put(args, result, view, begin, step);
+        edges.load(next, begin, step);
+        GK_UNROLL
+        for (int i = 0; i < N; i++) {
+            const gk_i64 v = begin + i * step;
+            if (v < view.vectors) {
+                ACC x[VEC];
+                unpack(x, words[i]);
+                put_elements(args, result, view, view.at(v), x);
+            }
+            keep_order();
+            load_vector(words[i], next, v);
+        }
+        view = next;
+    }
+};
+
+// The same in shared memory, as many vectors as there are up to `limit`, at most `most`. Vector i
+// of the thread lies at space + i * pitch, and no other thread touches it.
+template <int EDGES> struct row_in_shared {
+    row_view view;
+    gk_i64 begin, step, limit;
+    int count, most;
+    unsigned char *space;
+    int pitch;
+    row_edges<EDGES> edges;
+
+    GK_DEVICE void load(int i)
+    {
+        const X_TYPE *const from =
+            view.x + view.at(begin + i * step) * (VEC > 1 ? 1 : view.x_stride);
+        if constexpr (VEC > 1) {
+            cp_async<VEC * SIZE>(space + i * pitch, from, VEC * SIZE);
+        } else {
+            *(X_TYPE *)(space + i * pitch) = *from;
+        }
+    }
+
+    GK_DEVICE void place(const row_view &of)
+    {
+        const gk_i64 end = of.vectors < limit ? of.vectors : limit;
+        const gk_i64 left = begin < end ? (end - begin + step - 1) / step : 0;
+        view = of;
+        count = left < most ? (int)left : most;
+    }
+
+    GK_DEVICE void load_all(const row_view &of, gk_i64 from, gk_i64 stride)
+    {
+        begin = from;
+        step = stride;
+        place(of);
+        _Pragma("unroll 2") for (int i = 0; i < count; i++)
+        {
+            load(i);
+        }
+        cp_async_commit();
+        edges.load(view, begin, step);
+    }
+
+    GK_DEVICE void ready() const
+    {
+        cp_async_wait<0>();
+    }
+
+    GK_DEVICE void get(ACC (&x)[VEC], int i) const
+    {
+        gk_u32 words[WORDS];
+        load_words<VEC * SIZE>(words, space + i * pitch);
+        unpack(x, words);
+    }
+
+    template <class F> GK_DEVICE void each(F &f) const
+    {
+        _Pragma("unroll 2") for (int i = 0; i < count; i++)
+        {
+            ACC x[VEC];
+            get(x, i);
+            f(x, true);
+        }
+        edges.each(view, begin, step, f);
+    }
+
+    // Stores the row and loads the same vectors of `next` behind it. Rows may begin differently, so
+    // that either may have a vector more.
+    GK_DEVICE void put_all(const gk_rows_args &args, const row_result &result, const row_view &next)
+    {
+        const row_view now = view;
+        const int had = count;
+        edges.put(args, result, now, begin, step);
+        edges.load(next, begin, step);
+        place(next);
+        _Pragma("unroll 2") for (int i = 0; i < had; i++)
+        {
+            ACC x[VEC];
+            get(x, i);
+            put_elements(args, result, now, now.at(begin + i * step), x);
+            if (i < count) {
+                load(i);
+            }
+        }
+        for (int i = had; i < count; i++) {
+            load(i);
+        }
+        cp_async_commit();
+    }
+};
+
+// Merges the summaries of LANES lanes, in their order; all of them get it.
+template <int LANES> GK_DEVICE summary merge_lanes(summary mine)
+{
+    GK_UNROLL
+    for (int lane = 1; lane < LANES; lane *= 2) {
+        summary other;
+        other.a = __shfl_xor_sync(0xffffffffu, mine.a, lane);
+        other.b = __shfl_xor_sync(0xffffffffu, mine.b, lane);
+        other.n = __shfl_xor_sync(0xffffffffu, mine.n, lane);
+        mine = (threadIdx.x & lane) != 0 ? merge(other, mine) : merge(mine, other);
+    }
+    return mine;
+}
+
+struct alignas(16) summary_slot {
+    ACC a, b, n, unused;
+};
+
+// Merges COUNT slots, a power of two, in their order; every lane gets it.
+template <int COUNT> GK_DEVICE summary merge_slots(const summary_slot *slots)
+{
+    constexpr int LANES = smaller(COUNT, 32);
+    constexpr int EACH = COUNT / LANES;
+    const int lane = threadIdx.x % LANES;
+    summary mine = {slots[lane * EACH].a, slots[lane * EACH].b, slots[lane * EACH].n};
+    GK_UNROLL
+    for (int i = 1; i < EACH; i++) {
+        const summary_slot &slot = slots[lane * EACH + i];
+        mine = merge(mine, summary{slot.a, slot.b, slot.n});
+    }
+    return merge_lanes<LANES>(mine);
+}
+
+// Merges the warps' summaries. `slots` has 2 * WARPS places and is used by halves, so that one
+// barrier a row is enough.
+template <int WARPS>
+GK_DEVICE summary merge_block(const summary &warp, summary_slot *slots, unsigned turn)
+{
+    if constexpr (WARPS == 1) {
+        return warp;
+    }
+    summary_slot *const half = slots + (turn % 2) * WARPS;
+    if (threadIdx.x % 32 == 0) {
+        half[threadIdx.x / 32] = summary_slot{warp.a, warp.b, warp.n, 0};
+    }
+    __syncthreads();
+    return merge_slots<WARPS>(half);
+}
+
+} // namespace gk

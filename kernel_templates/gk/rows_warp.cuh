@@ -1,0 +1,35 @@
+// A row to LANES lanes of a warp, each of which holds VECTORS vectors of ROWS rows in registers.
+#pragma once
+#include "gk/rows.cuh"
+
+namespace gk {
+
+GK_DEVICE void rows_warp(const gk_rows_args &args)
+{
+    constexpr int GROUPS = WARPS * 32 / LANES;
+    const int lane = threadIdx.x % LANES;
+    const gk_i64 step = (gk_i64)gridDim.x * (GROUPS * ROWS);
+    gk_i64 row = (gk_i64)blockIdx.x * (GROUPS * ROWS) + threadIdx.x / LANES;
+    gk_i64 left = args.rows - (gk_i64)blockIdx.x * (GROUPS * ROWS);
+    row_in_registers<VECTORS, ceil_div(MOST_EDGES, LANES)> held[ROWS];
+    GK_UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        held[r].load_all(view_of(args, row + r * GROUPS), lane, LANES);
+    }
+    GK_NO_UNROLL
+    while (left > 0) {
+        left -= step;
+        row += step;
+        row_result result[ROWS];
+        GK_UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            result[r] = finish(summarise<LANES>(held[r]), args);
+        }
+        GK_UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            held[r].put_all(args, result[r], view_of(args, row + r * GROUPS));
+        }
+    }
+}
+
+} // namespace gk

@@ -1,0 +1,115 @@
+// out = expression of x0 .. x4 where all lie along one axis. A thread takes UNROLL vectors at a
+// time: all are loaded before one is used. Elements in front of the first aligned vector and behind
+// the last are taken one by one, by the last block.
+#include "gk/map_args.h"
+#include "gk/map_operands.cuh"
+
+namespace gk {
+
+constexpr int LOADS = CACHE > 0 ? CACHE_STREAM : CACHE_DEFAULT;
+constexpr int STORES = CACHE > 1 ? CACHE_STREAM : CACHE_DEFAULT;
+constexpr int STEP = UNROLL * THREADS;
+
+GK_DEVICE constexpr bool loads_vectors(bool has, int layout)
+{
+    return has && layout == ALONG;
+}
+
+GK_DEVICE void load_inputs(const gk_map_args &args, gk_i64 index, map_inputs &in)
+{
+    if constexpr (loads_vectors(HAS_X0, X0_LAYOUT)) {
+        in.x0.template load<LOADS>(args.x[0], index, 1);
+    }
+    if constexpr (loads_vectors(HAS_X1, X1_LAYOUT)) {
+        in.x1.template load<LOADS>(args.x[1], index, 1);
+    }
+    if constexpr (loads_vectors(HAS_X2, X2_LAYOUT)) {
+        in.x2.template load<LOADS>(args.x[2], index, 1);
+    }
+    if constexpr (loads_vectors(HAS_X3, X3_LAYOUT)) {
+        in.x3.template load<LOADS>(args.x[3], index, 1);
+    }
+    if constexpr (loads_vectors(HAS_X4, X4_LAYOUT)) {
+        in.x4.template load<LOADS>(args.x[4], index, 1);
+    }
+}
+
+// Index 0 of the repeated inputs, the index of the others.
+template <bool ONLY_REPEATED>
+GK_DEVICE void load_single(const gk_map_args &args, gk_i64 index, map_inputs &in)
+{
+    if constexpr (!ONLY_REPEATED || X0_LAYOUT == REPEATED) {
+        in.x0.load_some(args.x[0], X0_LAYOUT == REPEATED ? 0 : index, 1, 1);
+    }
+    if constexpr (!ONLY_REPEATED || X1_LAYOUT == REPEATED) {
+        in.x1.load_some(args.x[1], X1_LAYOUT == REPEATED ? 0 : index, 1, 1);
+    }
+    if constexpr (!ONLY_REPEATED || X2_LAYOUT == REPEATED) {
+        in.x2.load_some(args.x[2], X2_LAYOUT == REPEATED ? 0 : index, 1, 1);
+    }
+    if constexpr (!ONLY_REPEATED || X3_LAYOUT == REPEATED) {
+        in.x3.load_some(args.x[3], X3_LAYOUT == REPEATED ? 0 : index, 1, 1);
+    }
+    if constexpr (!ONLY_REPEATED || X4_LAYOUT == REPEATED) {
+        in.x4.load_some(args.x[4], X4_LAYOUT == REPEATED ? 0 : index, 1, 1);
+    }
+}
+
+GK_DEVICE void store_values(const gk_map_args &args, gk_i64 index, const map_inputs &in)
+{
+    elements<OUT_TYPE> out;
+    GK_UNROLL
+    for (int k = 0; k < VEC; k++) {
+        out.at[k] = in.value(k);
+    }
+    store_vector<VEC *(int)sizeof(OUT_TYPE), OUT_ALIGN, STORES>((OUT_TYPE *)args.out + index,
+                                                                out.at);
+}
+
+// Vector number `vector` and, a block further each, UNROLL - 1 more, those below `end`.
+template <bool WHOLE>
+GK_DEVICE void run_step(const gk_map_args &args, gk_i64 vector, gk_i64 end,
+                        map_inputs (&in)[UNROLL])
+{
+    GK_UNROLL
+    for (int u = 0; u < UNROLL; u++) {
+        if (WHOLE || vector + u * THREADS < end) {
+            load_inputs(args, args.head + (vector + u * THREADS) * VEC, in[u]);
+        }
+    }
+    GK_UNROLL
+    for (int u = 0; u < UNROLL; u++) {
+        if (WHOLE || vector + u * THREADS < end) {
+            store_values(args, args.head + (vector + u * THREADS) * VEC, in[u]);
+        }
+    }
+}
+
+} // namespace gk
+
+GK_KERNEL(THREADS, 1, gk_map_args, args)
+{
+    using namespace gk;
+    const gk_i64 vectors = (args.n - args.head) / VEC;
+    const gk_i64 stride = (gk_i64)gridDim.x * STEP;
+    map_inputs in[UNROLL];
+    GK_UNROLL
+    for (int u = 0; u < UNROLL; u++) {
+        load_single<true>(args, 0, in[u]);
+    }
+    for (gk_i64 first = (gk_i64)blockIdx.x * STEP; first < vectors; first += stride) {
+        if (first + STEP <= vectors) {
+            run_step<true>(args, first + threadIdx.x, vectors, in);
+        } else {
+            run_step<false>(args, first + threadIdx.x, vectors, in);
+        }
+    }
+    if (blockIdx.x == gridDim.x - 1) {
+        const gk_i64 singles = args.n - vectors * VEC;
+        for (gk_i64 i = threadIdx.x; i < singles; i += THREADS) {
+            const gk_i64 index = i < args.head ? i : i + vectors * VEC;
+            load_single<false>(args, index, in[0]);
+            ((OUT_TYPE *)args.out)[index] = in[0].value(0);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+// Norms: rows that a block holds.
+#include "gk/rows_args.h"
+
+#include "gk/norm.cuh"
+
+#include "gk/rows_block.cuh"
+
+GK_KERNEL(THREADS, gk::blocks_with(THREADS, 1, VECTORS), gk_rows_args, args)
+{
+    gk::rows_block(args);
+}

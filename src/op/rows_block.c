@@ -1,0 +1,96 @@
+/* Rows that a block holds, in registers or in shared memory. */
+#include "op/rows.h"
+
+enum { THREADS, VECTORS, VECTOR, PERSIST };
+
+static const int32_t threads_values[] = {64, 128, 256, 512, 1024};
+static const int32_t vectors_values[] = {0, 1, 2, 4, 8};
+static const int32_t vector_values[] = {8, 16};
+static const int32_t flag_values[] = {0, 1};
+
+#define VALUES(list) list, sizeof(list) / sizeof((list)[0])
+
+const gk_param gki_rows_block_params[gki_rows_block_count] = {
+    [THREADS] = {"THREADS", "t", VALUES(threads_values), 0},
+    [VECTORS] = {"VECTORS", "_v", VALUES(vectors_values), 0},
+    [VECTOR] = {"VECTOR", "_b", VALUES(vector_values), 0},
+    [PERSIST] = {"PERSIST", "", VALUES(flag_values), 1},
+};
+
+enum { MAX_WORDS = 32 };
+
+/* Vectors of a row that a thread holds. */
+static int64_t held(const gki_rows_shape *s, const int32_t *v)
+{
+    return v[VECTORS] > 0 ? v[VECTORS] : gki_rows_ceil(s->vectors, v[THREADS]);
+}
+
+bool gki_rows_block_check(const gk_problem *problem, const gk_device_info *device,
+                          const gk_config *config, gk_reason *reason)
+{
+    const int32_t *v = config->values;
+    const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
+    const int64_t words = v[VECTORS] * gki_rows_ceil(s.vec * s.size, 4);
+    if (s.size == 8 && v[THREADS] > 512) {
+        return gk_refuse(reason, "%d threads have too few registers for f64", (int)v[THREADS]);
+    }
+    if (v[VECTORS] > 0 && s.vectors > (int64_t)v[THREADS] * v[VECTORS]) {
+        return gk_refuse(reason, "a row has up to %lld vectors, the block holds %d",
+                         (long long)s.vectors, (int)(v[THREADS] * v[VECTORS]));
+    }
+    const int64_t most = v[THREADS] > 512 ? 8 : v[THREADS] > 256 ? 32 : 64;
+    if (words > MAX_WORDS || v[VECTORS] * s.vec > most) {
+        return gk_refuse(reason, "a row takes %lld registers of each of %d threads",
+                         (long long)words, (int)v[THREADS]);
+    }
+    if (v[VECTORS] == 0 && held(&s, v) > device->smem_per_block_optin) {
+        return gk_refuse(reason, "a row takes %lld vectors of a thread", (long long)held(&s, v));
+    }
+    return true;
+}
+
+static int64_t resident(const gk_problem *problem, const gk_device_info *device, const int32_t *v,
+                        int64_t smem)
+{
+    const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
+    return gki_rows_resident(device, &s, v[THREADS], 1, v[VECTORS], smem);
+}
+
+void gki_rows_block_launch(const gk_problem *problem, const gk_device_info *device,
+                           const gk_config *config, gk_launch *out)
+{
+    const int32_t *v = config->values;
+    const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
+    out->threads = v[THREADS];
+    out->smem = 2 * (v[THREADS] / 32) * s.summary;
+    if (v[VECTORS] == 0) {
+        out->smem += held(&s, v) * v[THREADS] * s.vec * s.size;
+    }
+    out->grid = gki_rows_smaller(problem->dims[ROWS_ROWS], INT32_MAX);
+    if (v[PERSIST]) {
+        out->grid =
+            gki_rows_smaller(out->grid, device->sm_count * resident(problem, device, v, out->smem));
+    }
+}
+
+double gki_rows_block_model(const gk_problem *problem, const gk_device_info *device,
+                            const gk_config *config)
+{
+    const int32_t *v = config->values;
+    const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
+    gk_launch launch = {0};
+    gki_rows_estimate e = {0};
+    gki_rows_block_launch(problem, device, config, &launch);
+    e.blocks = (double)launch.grid;
+    e.turns = (double)gki_rows_ceil(problem->dims[ROWS_ROWS], launch.grid);
+    e.threads = v[THREADS];
+    /* Blocks that write do not read, unless they go on to another row. */
+    e.overlap = v[PERSIST] ? 0.75 : 0.5;
+    e.resident = (double)resident(problem, device, v, launch.smem);
+    e.in_flight = (double)(problem->dims[ROWS_COLS] * s.size);
+    e.elements = (double)(held(&s, v) * v[THREADS] * s.vec);
+    e.vec = (double)s.vec;
+    /* A barrier costs more with more warps. */
+    e.exchange = 2e-7 + 2e-10 * v[THREADS];
+    return gki_rows_seconds(problem, device, &e);
+}

@@ -1,0 +1,64 @@
+/* Rows of any length and layout, a block each, read twice. */
+#include "op/rows.h"
+
+enum { THREADS, UNROLL, VECTOR };
+
+static const int32_t threads_values[] = {64, 128, 256, 512, 1024};
+static const int32_t unroll_values[] = {1, 2, 4};
+static const int32_t vector_values[] = {8, 16};
+
+#define VALUES(list) list, sizeof(list) / sizeof((list)[0])
+
+const gk_param gki_rows_stream_params[gki_rows_stream_count] = {
+    [THREADS] = {"THREADS", "t", VALUES(threads_values), 0},
+    [UNROLL] = {"UNROLL", "_u", VALUES(unroll_values), 0},
+    [VECTOR] = {"VECTOR", "_b", VALUES(vector_values), 0},
+};
+
+bool gki_rows_stream_check(const gk_problem *problem, const gk_device_info *device,
+                           const gk_config *config, gk_reason *reason)
+{
+    const int32_t *v = config->values;
+    const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
+    (void)device;
+    if (v[THREADS] > 512 && v[UNROLL] * s.vec > (s.size == 8 ? 1 : 8)) {
+        return gk_refuse(reason, "%d threads have too few registers for %d elements",
+                         (int)v[THREADS], (int)(v[UNROLL] * s.vec));
+    }
+    return true;
+}
+
+void gki_rows_stream_launch(const gk_problem *problem, const gk_device_info *device,
+                            const gk_config *config, gk_launch *out)
+{
+    (void)device;
+    const gki_rows_shape s = gki_rows_shape_of(problem, config->values[VECTOR]);
+    out->grid = gki_rows_smaller(problem->dims[ROWS_ROWS], INT32_MAX);
+    out->threads = config->values[THREADS];
+    out->smem = 2 * (config->values[THREADS] / 32) * s.summary;
+}
+
+double gki_rows_stream_model(const gk_problem *problem, const gk_device_info *device,
+                             const gk_config *config)
+{
+    const int32_t *v = config->values;
+    const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
+    const double row = (double)problem->dims[ROWS_COLS] * (double)s.size;
+    const int64_t steps = gki_rows_ceil(s.vectors, (int64_t)v[THREADS] * v[UNROLL]);
+    const int64_t slots = steps * v[THREADS] * v[UNROLL] * s.vec;
+    gki_rows_estimate e = {0};
+    e.blocks = (double)problem->dims[ROWS_ROWS];
+    e.turns = 1;
+    e.threads = v[THREADS];
+    e.overlap = 0.5;
+    e.resident = (double)gki_rows_resident(device, &s, v[THREADS], 1, v[UNROLL], 0);
+    e.in_flight = (double)(v[THREADS] * v[UNROLL] * s.vec * s.size);
+    e.in_flight = e.in_flight < row ? e.in_flight : row;
+    e.elements = 1.5 * (double)slots;
+    e.vec = (double)s.vec;
+    /* What all resident rows hold may stay in the second-level cache. */
+    const double kept = row * e.resident * device->sm_count < 0.5 * (double)device->l2_bytes;
+    e.extra = row * (double)problem->dims[ROWS_ROWS] * (kept != 0 ? 0.3 : 1);
+    e.exchange = (double)steps * 1e-6;
+    return gki_rows_seconds(problem, device, &e);
+}
