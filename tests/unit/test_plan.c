@@ -53,6 +53,54 @@ static void test_forced_config(void **state)
     expect_query(f->path, "SELECT count(*) FROM choice", "0");
 }
 
+static unsigned char launched[GK_MAX_KERNEL_ARGS];
+static size_t launched_size;
+
+static gk_status note_args(void *user, const fake_module *module, const gki_kernel_launch *launch)
+{
+    launched_size = launch->args_size;
+    memcpy(launched, launch->args, launch->args_size);
+    return matmul_on_host(user, module, launch);
+}
+
+/* What a caller needs to launch the kernel itself. */
+static void test_args(void **state)
+{
+    api_fixture *f = *state;
+    unsigned char args[GK_MAX_KERNEL_ARGS];
+    size_t size = sizeof(args);
+    f->fake->run = note_args;
+    assert_gk_ok(force(f, "simt", SIMT_64));
+    assert_gk_ok(gk_plan_run(f->plan, &f->s->call, NULL));
+    assert_gk_ok(gk_plan_args(f->plan, &f->s->call, NULL, args, &size));
+    assert_int_equal(size, launched_size);
+    assert_memory_equal(args, launched, size);
+    assert_int_equal(size, sizeof(gk_matmul_args));
+    const gk_plan_description info = plan_info(f->plan);
+    assert_true(info.cluster <= 1 && info.cooperative == 0 && info.overlap == 0);
+    memset(args, 7, sizeof(args));
+    size--;
+    assert_gk_err(gk_plan_args(f->plan, &f->s->call, NULL, args, &size), GK_ERR_INVALID, "bytes");
+    assert_int_equal(args[0], 7);
+    size = sizeof(args);
+    assert_gk_err(gk_plan_args(NULL, &f->s->call, NULL, args, &size), GK_ERR_INVALID, "plan is");
+    assert_gk_err(gk_plan_args(f->plan, NULL, NULL, args, &size), GK_ERR_INVALID, "call is");
+    assert_gk_err(gk_plan_args(f->plan, &f->s->call, NULL, NULL, &size), GK_ERR_INVALID, "out is");
+    assert_gk_err(gk_plan_args(f->plan, &f->s->call, NULL, args, NULL), GK_ERR_INVALID, "size is");
+    square *other = square_new(24);
+    assert_gk_err(gk_plan_args(f->plan, &other->call, NULL, args, &size), GK_ERR_INVALID, "M=24");
+    gki_free(other);
+    gk_tensor none = f->s->tc;
+    gk_tensor left = f->s->ta;
+    none.shape[0] = 0;
+    left.shape[0] = 0;
+    gk_call call;
+    assert_gk_ok(gk_matmul_call(&call, &left, &f->s->tb, &none, NULL));
+    gk_plan_destroy(&f->plan);
+    assert_gk_ok(gk_plan_create(&f->plan, f->ctx, "matmul", &call, NULL));
+    assert_gk_err(gk_plan_args(f->plan, &call, NULL, args, &size), GK_ERR_INVALID, "nothing");
+}
+
 static void test_forced_variant(void **state)
 {
     api_fixture *f = *state;
@@ -292,11 +340,17 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        API_TEST(test_forced_config),   API_TEST(test_forced_variant),
-        API_TEST(test_bad_config_text), API_TEST(test_config_beyond_the_device),
-        API_TEST(test_another_problem), API_TEST(test_alignment),
-        API_TEST(test_empty),           API_TEST(test_empty_sum),
-        API_TEST(test_preset),          API_TEST(test_out_of_memory),
+        API_TEST(test_forced_config),
+        API_TEST(test_args),
+        API_TEST(test_forced_variant),
+        API_TEST(test_bad_config_text),
+        API_TEST(test_config_beyond_the_device),
+        API_TEST(test_another_problem),
+        API_TEST(test_alignment),
+        API_TEST(test_empty),
+        API_TEST(test_empty_sum),
+        API_TEST(test_preset),
+        API_TEST(test_out_of_memory),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -93,6 +93,39 @@ static void test_one_area_a_stream(void **state)
     assert_int_equal(atomic_load(&f->fake->live_allocations), 6);
 }
 
+/* A call that is repeated gets the areas of the stream that it is made in, also when it is not the
+ * one of the last time, or has outgrown its areas meanwhile. */
+static void test_repetitions(void **state)
+{
+    api_fixture *f = *state;
+    force(f, SPLIT_4);
+    gk_plan *small = f->plan;
+    const float *areas[2] = {NULL, NULL};
+    for (int i = 0; i < 8; i++) {
+        run_plan(f, stream_of(1 + i % 2));
+        assert_true(areas[i % 2] == NULL || areas[i % 2] == last_partials);
+        areas[i % 2] = last_partials;
+        assert_ptr_not_equal(areas[0], areas[1]);
+    }
+    for (int i = 0; i < 4; i++) {
+        run_plan(f, stream_of(1));
+        assert_ptr_equal(last_partials, areas[0]);
+    }
+    f->plan = NULL;
+    force(f, SPLIT_8);
+    used = 2 * SPLIT_4_BYTES;
+    run_plan(f, stream_of(1));
+    assert_ptr_not_equal(last_partials, areas[0]);
+    used = SPLIT_4_BYTES;
+    gk_plan_destroy(&f->plan);
+    f->plan = small;
+    for (int i = 0; i < 4; i++) {
+        run_plan(f, stream_of(1));
+        run_plan(f, stream_of(2));
+        assert_ptr_equal(last_partials, areas[1]);
+    }
+}
+
 typedef struct asking {
     gk_context *ctx;
     const gki_workspace *space;
@@ -285,10 +318,15 @@ static void test_measure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        API_TEST(test_one_area_a_stream), API_TEST(test_one_area_a_thread),
-        API_TEST(test_none_without_need), API_TEST(test_growth),
-        API_TEST(test_growth_is_bounded), API_TEST(test_device_out_of_memory),
-        API_TEST(test_capture),           API_TEST(test_prepare),
+        API_TEST(test_one_area_a_stream),
+        API_TEST(test_repetitions),
+        API_TEST(test_one_area_a_thread),
+        API_TEST(test_none_without_need),
+        API_TEST(test_growth),
+        API_TEST(test_growth_is_bounded),
+        API_TEST(test_device_out_of_memory),
+        API_TEST(test_capture),
+        API_TEST(test_prepare),
         API_TEST(test_measure),
     };
     return GK_TEST_MAIN(tests);
