@@ -268,8 +268,9 @@ static double busy_seconds(const roles *r, const shape *s, const gk_device_info 
     const double share = blocks / sms;
     const double live = share < fit ? share : fit;
     const double elements = v[UNROLL] * v[VECTORS] * (double)s->vec;
+    const int32_t columns = v[TILE] / 8;
     const double products =
-        v[MMA] ? elements * (double)r->size / 4 * (v[TILE] / 8) : (double)s->multiplies + elements;
+        v[MMA] ? elements * (double)r->size / 4 * columns : (double)s->multiplies + elements;
     const double issue = threads / 32 * (products + 40) / 4 * WARP_INSTRUCTION / clock;
     const double group = GROUP_LATENCY + issue * gki_at_least(live, 1);
     const double groups = (double)gki_ceil_div(gki_ceil_div(r->k, v[SPLIT_K]), s->block_k);

@@ -327,12 +327,13 @@ static bool check_launch(const gk_problem *problem, const gk_device_info *device
                          (long long)k_tiles);
     }
     const int64_t seats = gki_wgmma_seats(device, s->cluster);
-    if (v[WGMMA_CLUSTER_K] > 1 && s->rows * s->cols * v[WGMMA_SPLIT_K] > seats &&
+    const int64_t clusters = s->rows * s->cols * v[WGMMA_SPLIT_K];
+    if (v[WGMMA_CLUSTER_K] > 1 && clusters > seats &&
         (!device->is_emulated || s->a_form != WGMMA_AS_IT_IS || s->b_form != WGMMA_AS_IT_IS)) {
-        return gk_refuse(reason, "%lld clusters share K, %lld run at once",
-                         (long long)(s->rows * s->cols * v[WGMMA_SPLIT_K]), (long long)seats);
+        return gk_refuse(reason, "%lld clusters share K, %lld run at once", (long long)clusters,
+                         (long long)seats);
     }
-    if (v[WGMMA_PINGPONG] && s->rows * s->cols * v[WGMMA_SPLIT_K] <= seats) {
+    if (v[WGMMA_PINGPONG] && clusters <= seats) {
         return REFUSE(reason, "PINGPONG is for several tiles a block");
     }
     if (v[WGMMA_SPLIT_K] > 1) {
@@ -346,10 +347,10 @@ static bool check_launch(const gk_problem *problem, const gk_device_info *device
                              (long long)bytes, (long long)MAX_PARTIALS);
         }
     }
-    if (v[WGMMA_GROUP_M] > 1 &&
-        (v[WGMMA_GROUP_M] >= 2 * s->rows * v[WGMMA_CLUSTER_M] || tiles <= device->sm_count)) {
+    const int64_t rows = s->rows * v[WGMMA_CLUSTER_M];
+    if (v[WGMMA_GROUP_M] > 1 && (v[WGMMA_GROUP_M] >= 2 * rows || tiles <= device->sm_count)) {
         return gk_refuse(reason, "GROUP_M is %d, which changes nothing for %lld rows of tiles",
-                         (int)v[WGMMA_GROUP_M], (long long)(s->rows * v[WGMMA_CLUSTER_M]));
+                         (int)v[WGMMA_GROUP_M], (long long)rows);
     }
     return true;
 }

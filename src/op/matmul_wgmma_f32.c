@@ -106,10 +106,10 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
             return gk_refuse(reason, "SPLIT_K is %d, K has only %lld tiles", (int)v[SPLIT_K],
                              (long long)s.tiles_k);
         }
-        if (s.tiles_m * s.tiles_n > 2 * (int64_t)device->sm_count) {
+        const int64_t tiles = s.tiles_m * s.tiles_n;
+        if (tiles > 2 * (int64_t)device->sm_count) {
             return gk_refuse(reason, "SPLIT_K is %d although there are %lld tiles for %d SMs",
-                             (int)v[SPLIT_K], (long long)(s.tiles_m * s.tiles_n),
-                             (int)device->sm_count);
+                             (int)v[SPLIT_K], (long long)tiles, (int)device->sm_count);
         }
         if (s.partials > (double)MAX_PARTIALS) {
             return gk_refuse(reason, "partial sums take %.0f bytes, at most %lld are spent on them",

@@ -70,7 +70,8 @@ static double memory_bytes(const gk_problem *problem, const gk_device_info *devi
     if (once < L2_SHARE * (double)device->l2_bytes) {
         return once + c;
     }
-    const double group = (double)(v[WGMMA_GROUP_M] / v[WGMMA_CLUSTER_M]);
+    const int32_t clusters = v[WGMMA_GROUP_M] / v[WGMMA_CLUSTER_M];
+    const double group = clusters;
     const double rows = group < 1 ? 1 : group < (double)s->rows ? group : (double)s->rows;
     const double width = gki_at_least((units < seats ? units : seats) / rows, 1);
     const double cols = width < (double)s->cols ? width : (double)s->cols;

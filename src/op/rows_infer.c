@@ -143,9 +143,12 @@ static gk_status check_output(const char *where, const gk_tensor *out)
     bool done[GK_MAX_RANK] = {false};
     int64_t reach = 0;
     for (int n = 0; n < out->rank; n++) {
-        int next = -1;
-        for (int axis = 0; axis < out->rank; axis++) {
-            if (!done[axis] && (next < 0 || out->stride[axis] < out->stride[next])) {
+        int next = 0;
+        while (done[next]) {
+            next++;
+        }
+        for (int axis = next + 1; axis < out->rank; axis++) {
+            if (!done[axis] && out->stride[axis] < out->stride[next]) {
                 next = axis;
             }
         }
@@ -285,11 +288,13 @@ gk_status gki_rows_infer(const char *where, uint32_t n_args, const gk_call *call
     const gk_tensor *x = call->args[ROWS_X];
     const gk_tensor *out = call->args[ROWS_OUT];
     gk_status status = GK_OK;
+    if (x == NULL || out == NULL) {
+        return gk_fail(GK_ERR_INVALID, where, "%s is NULL",
+                       gki_rows_names[x == NULL ? ROWS_X : ROWS_OUT]);
+    }
     for (uint32_t i = 0; i < n_args && status == GK_OK; i++) {
         if (call->args[i] != NULL) {
             status = check_form(where, gki_rows_names[i], call->args[i]);
-        } else if (i <= ROWS_OUT) {
-            status = gk_fail(GK_ERR_INVALID, where, "%s is NULL", gki_rows_names[i]);
         }
     }
     if (status == GK_OK) {

@@ -2,6 +2,7 @@
 #include "map_cases.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -287,7 +288,7 @@ static void one_buffer_many_expressions(void **state)
     const gk_tensor inputs[2] = {f.x[0].device, f.x[1].device};
     for (int round = 0; round < 12; round++) {
         static const char *const texts[] = {"x0 + x1", "x0 * x1", "x0+x1", "x0 - x1"};
-        strcpy(text, texts[round % 4]);
+        snprintf(text, sizeof(text), "%s", texts[round % 4]);
         assert_gk_ok(gk_map(op_case_ctx, text, inputs, 2, &f.out.device, NULL));
         map_case_fetch(&f);
         for (int i = 0; i < 5; i++) {
@@ -320,10 +321,13 @@ static void one_buffer_many_expressions(void **state)
     map_case_destroy(&f);
 }
 
+enum { LISTED_BYTES = 4096 };
+
 static bool collect(void *user, const gk_cache_entry *entry)
 {
-    strcat(user, entry->problem);
-    strcat(user, "\n");
+    char *listed = user;
+    const size_t length = strlen(listed);
+    snprintf(listed + length, LISTED_BYTES - length, "%s\n", entry->problem);
     return true;
 }
 
@@ -332,7 +336,7 @@ static bool collect(void *user, const gk_cache_entry *entry)
 static void answers_belong_to_expressions(void **state)
 {
     (void)state;
-    char listed[4096] = "";
+    char listed[LISTED_BYTES] = "";
     gk_statistics stats = {.struct_size = sizeof(stats)};
     const char *path = gk_test_path("cache");
     const gk_tensor shape = gk_vector(NULL, GK_F32, 100);

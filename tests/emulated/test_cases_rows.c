@@ -149,7 +149,8 @@ static void strides_and_padding(void **state)
     (void)state;
     rows_create(&r, "softmax", 0, 0, &columns, &packed, 0);
     for (int i = 0; i < 15; i++) {
-        op_buffer_set(&r.args[X], i / 3, i % 3, (double)(i / 3 + 5 * (i % 3)));
+        const int row = i / 3;
+        op_buffer_set(&r.args[X], row, i % 3, row + 5 * (i % 3));
     }
     assert_true(rows_every_config(&r, rows_few(), check_columns) == 31);
     rows_destroy(&r);

@@ -47,7 +47,8 @@ static int use_all(gki_device *device)
     failed += driver->fill(device, a, 7, 256, stream) != GK_OK;
     failed += driver->copy_in(device, a, in, sizeof(in), stream) != GK_OK;
     failed += driver->copy_in_2d(device, a, in, 8, 2, 3, stream) != GK_OK;
-    failed += driver->copy_out(device, out, a, 6, stream) != GK_OK || memcmp(out, "in\0\0\0\0", 6);
+    failed +=
+        driver->copy_out(device, out, a, 6, stream) != GK_OK || memcmp(out, "in\0\0\0\0", 6) != 0;
     failed += driver->copy_dev(device, (char *)a + 128, a, 64, stream) != GK_OK;
     failed += driver->copy_out(device, out, (char *)a + 128, sizeof(out), stream) != GK_OK;
     failed += strcmp(out, "in") != 0;

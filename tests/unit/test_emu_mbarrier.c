@@ -161,26 +161,27 @@ static void test_mistakes(void **state)
     gki_module *module = emu_load(emu_device, MISTAKES);
     _Alignas(16) static const unsigned char in[64] = {1};
     static const char *const PARTS[] = {
-        [1] = "mbarrier_wait: no mbarrier was initialised at shared memory offset 1024 of block 0 "
-              "of the cluster, or it was overwritten at test.cu:9 in block (0,0,0), thread (0,0,0)",
+        [1] = ("mbarrier_wait: no mbarrier was initialised at shared memory offset 1024 of block "
+               "0 of the cluster, or it was overwritten at test.cu:9 in block (0,0,0), thread "
+               "(0,0,0)"),
         [2] = "mbarrier_arrive: no mbarrier was initialised at shared memory offset 1024",
         [3] = "mbarrier_init: shared memory offset 4096, must be a multiple of 8 inside",
         [4] = "mbarrier_init: shared memory offset 4, must be",
         [5] = "mbarrier_init: 0 arrivals",
         [6] = "there is an mbarrier at shared memory offset 1024 already at test.cu:15",
-        [7] = "bulk_load: the mbarrier at shared memory offset 1024 was initialised without "
-              "mbarrier_init_fence by thread 0",
+        [7] = ("bulk_load: the mbarrier at shared memory offset 1024 was initialised without "
+               "mbarrier_init_fence by thread 0"),
         [8] = "parity is 2",
-        [9] = "mbarrier_arrive_expect: the 2 arrivals of phase 0 of the mbarrier at shared memory "
-              "offset 1024 have all been, it waits for 32 bytes at test.cu:20 in block (0,0,0)",
+        [9] = ("mbarrier_arrive_expect: the 2 arrivals of phase 0 of the mbarrier at shared memory "
+               "offset 1024 have all been, it waits for 32 bytes at test.cu:20 in block (0,0,0)"),
         [10] = "1048576 bytes on top of 0, an mbarrier counts up to 1048575",
         [11] = "or it was overwritten at test.cu:23",
         [12] = "mbarrier_arrive_at: block 1, the cluster has 1",
         [13] = "bulk_load: 16 bytes at",
         [14] = "bulk_load: 24 bytes at",
         [15] = "bulk_load: 32 bytes at shared memory offset 4080, must be a multiple of 16 inside",
-        [16] = "block (0,0,0) has returned before the load of 16 bytes that thread 0 of block "
-               "(0,0,0) issued at test.cu:28 has landed",
+        [16] = ("block (0,0,0) has returned before the load of 16 bytes that thread 0 of block "
+                "(0,0,0) issued at test.cu:28 has landed"),
         [17] = "phase 0 lacks 0 of 2 arrivals and -16 bytes",
         [18] = "barrier 3 of 64 threads, others are at it for 96 at test.cu:33",
         [19] = "the thread has arrived at barrier 3 before, which waits for 255 more of 256",

@@ -119,7 +119,7 @@ static void free_array(array *a)
 static unsigned char *element_byte(const array *a, const int64_t *at, int64_t b)
 {
     unsigned char *p = a->desc.data;
-    for (uint32_t i = 0; i < a->desc.rank; i++) {
+    for (uint32_t i = 0; i < a->desc.rank && i < GK_MAX_MAP_RANK; i++) {
         if (at[i] < 0 || at[i] >= a->desc.dims[i]) {
             return NULL;
         }
@@ -471,7 +471,7 @@ static void test_multicast(void **state)
         for (int64_t i = 0; i < 4 * n * 1024; i++) {
             const int64_t block = i / (n * 1024);
             const int64_t index = i % (n * 1024);
-            const int64_t at[2] = {index % 128 / 2, index / 128};
+            const int64_t at[GK_MAX_MAP_RANK] = {index % 128 / 2, index / 128};
             const unsigned char *byte = element_byte(&source, at, index % 2);
             assert_int_equal(out[block * 4096 + placed(index, 128)], byte != NULL ? *byte : 0);
         }

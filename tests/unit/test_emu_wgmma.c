@@ -386,7 +386,7 @@ static void test_wrong_layout(void **state)
             assert_gk_err(launch(module, 128, &a), GK_ERR_DEVICE, CASES[i].part);
         } else {
             assert_gk_ok(launch(module, 128, &a));
-            assert_true(memcmp(before, out, sizeof before) != 0);
+            assert_true(memcmp((const void *)before, (const void *)out, sizeof before) != 0);
         }
     }
     a.b = descriptor(right, B_AT) | UINT64_C(1) << 49;

@@ -79,7 +79,9 @@ static void expressions(void **state)
     refuses(GK_ERR_INVALID, "the expression uses 4 inputs but 3 are given: x3 is NULL");
     f.call.text = "x0 + x2";
     refuses(GK_ERR_INVALID, "the expression uses 2 inputs but 3 are given: x1 is unused");
-    memset(f.call.args, 0, 5 * sizeof(f.call.args[0]));
+    for (int i = 0; i < 5; i++) {
+        f.call.args[i] = NULL;
+    }
     f.call.text = "1 + 1";
     refuses(GK_ERR_INVALID, "the expression uses 0 inputs, must use 1 to 5");
     fresh(NULL);

@@ -103,17 +103,27 @@ static float *row_of(const tile *t, uint32_t member)
     return t->sums + (size_t)first * t->columns + 2 * (lane % 4);
 }
 
+/* Copies two floats; the bits in which they differ from what was there. */
+static uint64_t replace_pair(float *to, const float *from)
+{
+    uint64_t old;
+    uint64_t new;
+    memcpy(&old, to, sizeof(old));
+    memcpy(&new, from, sizeof(new));
+    memcpy(to, &new, sizeof(new));
+    return old ^ new;
+}
+
 /* Takes the accumulators' values; true if they are still what was given back. */
 static bool take(tile *t, uint32_t member)
 {
     float *const row = row_of(t, member);
     const float *const d = t->d[member];
     const size_t half = (size_t)8 * t->columns;
-    int differs = 0;
+    uint64_t differs = 0;
     for (uint32_t j = 0; j < t->columns / 8; j++) {
-        differs |= memcmp(row + 8 * j, d + 4 * j, 8) | memcmp(row + half + 8 * j, d + 4 * j + 2, 8);
-        memcpy(row + 8 * j, d + 4 * j, 8);
-        memcpy(row + half + 8 * j, d + 4 * j + 2, 8);
+        differs |= replace_pair(row + 8 * j, d + 4 * j);
+        differs |= replace_pair(row + half + 8 * j, d + 4 * j + 2);
     }
     return differs == 0;
 }

@@ -241,7 +241,9 @@ INLINE void multiply_rows(const float *a, const float *b, uint32_t depth, uint32
 }
 
 INLINE void multiply(const gk_emu_wgmma *what, const unsigned char *shared,
-                     const uint32_t (*registers)[4], float *scratch, float *sums)
+                     const uint32_t (*registers)[4],
+                     float *scratch, /* NOLINT(readability-non-const-parameter): by targets */
+                     float *sums)
 {
     const uint32_t columns = what->columns;
     const uint32_t depth = depth_of(what->type);
