@@ -357,8 +357,15 @@ static void call_from_params(void **state)
     params.struct_size = sizeof(size_t);
     assert_gk_err(gk_reduce_call(&call, &f.tx, &f.tout, &params), GK_ERR_INVALID,
                   "params.struct_size is");
-    params.struct_size = 1000;
-    assert_int_not_equal(gk_reduce_call(&call, &f.tx, &f.tout, &params), GK_OK);
+    struct {
+        gk_reduce_params known;
+        unsigned char later[16];
+    } newer = {.known = params, .later = {0}};
+    newer.known.struct_size = sizeof(newer);
+    assert_gk_ok(gk_reduce_call(&call, &f.tx, &f.tout, &newer.known));
+    newer.later[3] = 1;
+    assert_gk_err(gk_reduce_call(&call, &f.tx, &f.tout, &newer.known), GK_ERR_VERSION,
+                  "params.struct_size is");
 }
 
 int main(void)
