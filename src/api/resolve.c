@@ -5,7 +5,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-enum { GUESSES_TRIED = 8 };
+/* Codes tried: the model's favourites, then those of the op's first variant. */
+enum { GUESSES_TRIED = 8, LAST_TRIED = 4 };
 
 /* A call that succeeds leaves the error record alone, whatever failed on the way. */
 static gk_status settled(gk_status status, const gk_error *before)
@@ -112,10 +113,14 @@ static gk_status guess_in_order(gk_context *ctx, const gk_op_desc *op, const gk_
                          "no configuration of variant \"%s\" fits the problem",
                          only != NULL ? only : "any");
     }
-    uint32_t tried[GUESSES_TRIED];
+    uint32_t tried[GUESSES_TRIED + LAST_TRIED];
     uint32_t n_tried = 0;
-    for (uint32_t i = 0; i < count && n_tried < GUESSES_TRIED;
+    for (uint32_t i = 0; i < count && n_tried < GUESSES_TRIED + LAST_TRIED;
          i = next_code(candidates, count, i, tried, n_tried)) {
+        /* The variant that serves everything comes first in the op, and last here. */
+        if (n_tried >= GUESSES_TRIED && candidates[i].variant != op->variants[0]) {
+            continue;
+        }
         tried[n_tried++] = i;
         status = build_guess(ctx, op, problem, &candidates[i], out);
         if (is_final(status)) {

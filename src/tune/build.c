@@ -17,6 +17,7 @@ typedef struct build {
     uint32_t n_leaders;
     pthread_t owner; /* the thread that tunes: the only one that may call the application */
     atomic_uint done;
+    atomic_uint usable;             /* candidates that the compiler's verdict lets run */
     atomic_uint_fast64_t *began_ns; /* of each code; 0 = not yet */
     atomic_uint_fast64_t longest_ns;
     atomic_bool stop;
@@ -74,6 +75,7 @@ static void build_code(build *b, uint32_t leader)
             gki_session_refuse(s, e, GKI_TRIAL_COMPILE_ERROR, gk_error_last()->message);
         } else {
             judge(s, e);
+            atomic_fetch_add(&b->usable, e->status == NULL ? 1 : 0);
         }
     }
 }
@@ -99,6 +101,7 @@ static bool too_late(build *b)
 
 static void compile_one(build *b, uint32_t index)
 {
+    gki_session *s = b->session;
     const uint64_t began = gki_clock_ns();
     atomic_store(&b->began_ns[index], began);
     build_code(b, b->leaders[index]);
@@ -106,6 +109,11 @@ static void compile_one(build *b, uint32_t index)
     const uint64_t took = gki_clock_ns() - began;
     uint_fast64_t longest = atomic_load(&b->longest_ns);
     while (took > longest && !atomic_compare_exchange_weak(&b->longest_ns, &longest, took)) {
+    }
+    const uint32_t done = atomic_fetch_add(&b->done, 1) + 1;
+    if (pthread_equal(pthread_self(), b->owner) &&
+        !gki_session_progress(s, "compile", done, b->n_leaders, 0)) {
+        atomic_store(&b->stop, true);
     }
 }
 
@@ -128,10 +136,15 @@ static void work(void *user, uint32_t index)
         return;
     }
     compile_one(b, index - 1);
-    uint32_t done = atomic_fetch_add(&b->done, 1) + 1;
-    if (pthread_equal(pthread_self(), b->owner) &&
-        !gki_session_progress(s, "compile", done, b->n_leaders, 0)) {
-        atomic_store(&b->stop, true);
+}
+
+/* Nothing that the budget left time for is of use: on, until something is. */
+static void work_on(void *user, uint32_t index)
+{
+    build *b = user;
+    if (!atomic_load(&b->stop) && atomic_load(&b->usable) == 0 &&
+        !b->session->entrants[b->leaders[index]].tried) {
+        compile_one(b, index);
     }
 }
 
@@ -160,11 +173,14 @@ gk_status gki_build(gki_session *s)
         return gki_fail_nomem("tune", s->n_entrants * sizeof(b.leaders[0]));
     }
     atomic_init(&b.done, 0);
+    atomic_init(&b.usable, 0);
     atomic_init(&b.longest_ns, 0);
     atomic_init(&b.stop, false);
     pthread_mutex_init(&b.mutex, NULL);
     find_leaders(&b);
-    gki_parallel(gki_jit_options_of(s->jit)->compile_threads, b.n_leaders + 1, work, &b);
+    const uint32_t threads = gki_jit_options_of(s->jit)->compile_threads;
+    gki_parallel(threads, b.n_leaders + 1, work, &b);
+    gki_parallel(threads, b.n_leaders, work_on, &b);
     pthread_mutex_destroy(&b.mutex);
     gki_free(b.leaders);
     gki_free(b.began_ns);

@@ -236,10 +236,12 @@ static gk_status race_admit(void *user, uint32_t racer, const char **verdict)
     return status;
 }
 
+/* Out of time or cancelled. Something is timed in any case. */
 static bool race_stop(void *user, const char *stage, uint32_t done, uint32_t total, double best)
 {
     gki_session *s = user;
-    return !gki_session_progress(s, stage, done, total, best) || gki_session_spent(s, RACE_SHARE);
+    const bool spent = best > 0 && gki_session_spent(s, RACE_SHARE);
+    return !gki_session_progress(s, stage, done, total, best) || spent;
 }
 
 /* Runs the most promising until its times agree: the first candidates must not pay for a device

@@ -267,6 +267,22 @@ static void test_guess_goes_on(void **state)
     assert_true(square_is_untouched(f->s));
 }
 
+/* .. and at last to the variant that serves everything, however slow the model thinks it is. */
+static void test_guess_comes_to_the_first_variant(void **state)
+{
+    api_fixture *f = *state;
+    /* Planned, never run. */
+    const gk_tensor a = gk_matrix((void *)0x100000000, GK_F16, 4096, 4096);
+    const gk_tensor b = gk_matrix((void *)0x200000000, GK_F16, 4096, 4096);
+    const gk_tensor c = gk_matrix((void *)0x300000000, GK_F16, 4096, 4096);
+    gk_call call;
+    assert_gk_ok(gk_matmul_call(&call, &a, &b, &c, NULL));
+    assert_string_equal(guess_of(f, &call).variant, "wgmma");
+    fake_device_rule(f->fake, "wgmma")->spill_bytes = 64;
+    fake_device_rule(f->fake, "mma")->spill_bytes = 64;
+    assert_string_equal(guess_of(f, &call).variant, "simt");
+}
+
 static void test_no_compiler(void **state)
 {
     api_fixture *f = *state;
@@ -455,6 +471,7 @@ int main(void)
         API_TEST(test_success_leaves_the_error_record),
         API_TEST(test_no_candidate),
         API_TEST(test_guess_goes_on),
+        API_TEST(test_guess_comes_to_the_first_variant),
         API_TEST(test_no_compiler),
         API_TEST(test_lost_device),
         API_TEST(test_stored_answers_are_untrusted),

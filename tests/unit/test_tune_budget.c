@@ -1,0 +1,137 @@
+/* Tunings that end early: budgets too short for everything, or for anything, and cancellation. */
+#define _GNU_SOURCE
+#include "tune_case.h"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Each compile takes 0.2 s: the budget leaves time for a few. */
+static void test_budget(void **state)
+{
+    fixture *f = *state;
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    options.budget_s = 0.5;
+    f->fake->compile_ms = 200;
+    const double began = now();
+    assert_gk_ok(tune_with(f, &options));
+    assert_true(now() - began < 1.0);
+    assert_in_range(f->report.tried, 2, 9);
+    assert_true(f->report.measured > 0);
+    options.budget_s = 1e-6; /* nothing but the guess */
+    options.retune = true;
+    f->fake->compile_ms = 0;
+    assert_gk_ok(tune_with(f, &options));
+    assert_in_range(f->report.measured, 1, 2);
+}
+
+/* The first kernel takes all the time there is, and fails. */
+static gk_status late_times(void *user, const fake_module *module,
+                            const gki_kernel_launch *launches, uint32_t count, uint32_t repeats,
+                            bool graph, double *seconds)
+{
+    if (strstr(module->kernel, "x16") != NULL) {
+        const struct timespec pause = {1, 0};
+        nanosleep(&pause, NULL);
+        return gk_fail(GK_ERR_DEVICE, "test", "too late");
+    }
+    return times(user, module, launches, count, repeats, graph, seconds);
+}
+
+/* What the budget leaves time for may be of no use: then it is exceeded, until something is. */
+static void test_budget_without_usable(void **state)
+{
+    fixture *f = *state;
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    options.budget_s = 0.01;
+    f->fake->compile_ms = 20;
+    fake_device_rule(f->fake, "x16")->spill_bytes = 8;
+    fake_device_rule(f->fake, "x32")->spill_bytes = 8;
+    open_jit(f, 1);
+    assert_gk_ok(tune_with(f, &options));
+    assert_int_equal(f->winner.config.values[0], 64);
+    assert_trial(f, "[plain BLOCK=16 SPAN=1 spills]");
+    assert_trial(f, "[plain BLOCK=64 SPAN=1 ok]");
+}
+
+/* The favourite cannot be launched, and no time is left: the next one is timed all the same. */
+static void test_budget_without_timing(void **state)
+{
+    fixture *f = *state;
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    options.budget_s = 1;
+    f->fake->timer = late_times;
+    assert_gk_ok(tune_with(f, &options));
+    assert_int_not_equal(f->winner.config.values[0], 16);
+}
+
+static gk_status slow_times(void *user, const fake_module *module,
+                            const gki_kernel_launch *launches, uint32_t count, uint32_t repeats,
+                            bool graph, double *seconds)
+{
+    const struct timespec pause = {0, 30000000};
+    nanosleep(&pause, NULL);
+    return times(user, module, launches, count, repeats, graph, seconds);
+}
+
+/* Timings count as well: all of them would take seconds. */
+static void test_budget_of_timing(void **state)
+{
+    fixture *f = *state;
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    options.budget_s = 1;
+    f->fake->timer = slow_times;
+    const double began = now();
+    assert_gk_ok(tune_with(f, &options));
+    assert_true(now() - began < 2);
+    assert_int_equal(f->winner.config.values[0], 64);
+}
+
+static bool stop_at(void *user, const gk_tune_progress *progress)
+{
+    return strcmp(progress->stage, user) != 0;
+}
+
+static void test_cancel(void **state)
+{
+    static const add_script wrong[] = {{"x16", ADD_WRONG}, {NULL, ADD_RIGHT}};
+    static char stages[][8] = {"compile", "verify", "verify", "measure"};
+    fixture *f = *state;
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    options.progress = stop_at;
+    for (int i = 0; i < 4; i++) {
+        f->fake->info.sm_count++; /* an environment of its own */
+        open_jit(f, 1);           /* so that this thread compiles and is told */
+        add_scripts = i == 1 ? wrong : NULL;
+        options.progress_user = stages[i];
+        if (i < 2) {
+            /* Nothing was found right. */
+            assert_gk_err(tune_with(f, &options), GK_ERR_CANCELLED, "stopped");
+            continue;
+        }
+        /* One was: it is the answer, */
+        assert_gk_ok(tune_with(f, &options));
+        assert_int_equal(f->report.measured, 1);
+        assert_int_equal(f->winner.config.values[0], 16);
+        /* .. but nothing it was compared with: the next tuning goes on. */
+        assert_false(f->report.saved);
+        assert_gk_ok(tune(f));
+        assert_int_equal(f->winner.config.values[0], 64);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_budget),
+        TEST(test_budget_without_usable),
+        TEST(test_budget_without_timing),
+        TEST(test_budget_of_timing),
+        TEST(test_cancel),
+    };
+    return GK_TEST_MAIN(tests);
+}
