@@ -333,7 +333,7 @@ static const char usage[] =
     "usage: %s [--device cpu|cuda[:N]] [--op NAME] [--variant V] [--config 'NAME=value ..']\n"
     "  [--sample N | --all | --random N] [--seed S] [--shapes MxNxK,..] [--large] [--dtype D] "
     "[--layout L]\n"
-    "  [--place wide|odd|tight] [--epilogue WORDS] [--threads N] [--verbose]\n";
+    "  [--place wide|odd|tight] [--epilogue WORDS] [--threads N] [--shard K/N] [--verbose]\n";
 
 static bool parse_flag(const char *flag, op_harness_options *o)
 {
@@ -361,6 +361,10 @@ static bool parse_value(const char *flag, const char *value, op_harness_options 
                  {"--place", &o->place},     {"--epilogue", &o->epilogue},
                  {"--shapes", &o->shapes}};
     uint64_t number;
+    if (strcmp(flag, "--shard") == 0) {
+        return value != NULL && sscanf(value, "%u/%u", &o->shard, &o->shards) == 2 &&
+               o->shard >= 1 && o->shard <= o->shards;
+    }
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         if (strcmp(flag, texts[i].name) == 0 && value != NULL) {
             *texts[i].text = value;
@@ -400,6 +404,18 @@ static bool parse_options(int argc, char **argv, op_harness_options *o)
     return true;
 }
 
+/* Every N-th item from the K-th on, so that a sweep can be run piece by piece. */
+static void keep_shard(const op_harness *h, work *w)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        if (h->options.shards == 0 || i % h->options.shards == h->options.shard - 1) {
+            w->items[kept++] = w->items[i];
+        }
+    }
+    w->n_items = kept;
+}
+
 static bool choose_items(op_harness *h, work *w)
 {
     const uint32_t count = h->options.random > 0 ? h->options.random : h->options.sample;
@@ -415,6 +431,7 @@ static bool choose_items(op_harness *h, work *w)
         w->n_items = 1;
         return parse_config(w->items[0].variant, h->options.config, &w->items[0].config);
     }
+    keep_shard(h, w);
     return w->n_items > 0;
 }
 

@@ -24,6 +24,8 @@ typedef struct op_harness_options {
     uint32_t random;      /* random shapes, each with an item of its own */
     uint64_t seed;
     uint32_t threads;
+    uint32_t shard; /* --shard K/N: every N-th item from the K-th on; N = 0: all */
+    uint32_t shards;
     bool large; /* compare as for random shapes */
     bool verbose;
 } op_harness_options;
