@@ -11,7 +11,12 @@
 
 #include "cli.h"
 
-enum { PAIRS = 100000, WARM_UP = 2000, BATCH = 32 };
+enum { PAIRS = 100000, WARM_UP = 2000, WARM_UP_CALLS = 4, BATCH = 32 };
+
+/* In which the problems come: as in a program's step that is done again and again, shuffled once,
+ * or any at any time. */
+enum { CYCLE, RANDOM, N_ORDERS };
+static const char *const orders[N_ORDERS] = {"cycle", "random"};
 
 /* What a pair consists of. */
 enum { BARE, WRAPPED, N_KINDS };
@@ -39,6 +44,7 @@ typedef struct host_bench {
     host_problem *problems;
     bare_launch *bare; /* of each problem */
     unsigned n_problems;
+    int order;
     char kernel[128]; /* of the first problem */
     pthread_barrier_t barrier;
 } host_bench;
@@ -46,7 +52,8 @@ typedef struct host_bench {
 typedef struct worker {
     host_bench *bench;
     pthread_t thread;
-    unsigned number;
+    uint64_t state;           /* of the random numbers */
+    unsigned *cycle;          /* the problems, shuffled */
     double *samples[N_KINDS]; /* nanoseconds, PAIRS of them */
     bool failed;
 } worker;
@@ -139,32 +146,58 @@ static bool launch(const host_bench *bench, int kind, const host_problem *p, bar
                              (unsigned)bare->smem, bare->args, stream);
 }
 
-/* Both kinds in one loop, in random order: they see the same clocks and the same queue. */
+static uint64_t next_random(worker *self)
+{
+    self->state ^= self->state << 13;
+    self->state ^= self->state >> 7;
+    self->state ^= self->state << 17;
+    return self->state;
+}
+
+static void shuffle(worker *self)
+{
+    for (unsigned i = 0; i < self->bench->n_problems; i++) {
+        const unsigned j = (unsigned)(next_random(self) % (i + 1));
+        self->cycle[i] = self->cycle[j];
+        self->cycle[j] = i;
+    }
+}
+
+/* Both kinds for one problem, in random order: they see the same clocks and the same queue. */
+static void launch_pair(worker *self, unsigned index, void *stream, double *taken)
+{
+    host_bench *bench = self->bench;
+    /* As on a caller's stack: reading tensors and arguments from far away is no part of either
+     * kind. */
+    const host_problem problem = bench->problems[index];
+    const bare_launch *ready = &bench->bare[index];
+    bare_launch bare;
+    memcpy(&bare, ready, offsetof(bare_launch, args) + ready->args_size);
+    const unsigned first = (unsigned)(next_random(self) & 1);
+    for (unsigned half = 0; half < N_KINDS && !self->failed; half++) {
+        const unsigned kind = half ^ first;
+        const double before = now_ns();
+        self->failed = !launch(bench, (int)kind, &problem, &bare, stream);
+        taken[kind] = now_ns() - before;
+    }
+}
+
 static void *work(void *arg)
 {
     worker *self = arg;
     host_bench *bench = self->bench;
     bench_cuda_bind();
     void *stream = bench_cuda_stream_create();
-    uint64_t state = 88172645463325252u + self->number;
+    const unsigned n = bench->n_problems;
+    const unsigned warm_up = WARM_UP + WARM_UP_CALLS * n;
+    shuffle(self);
     pthread_barrier_wait(&bench->barrier);
-    for (unsigned i = 0; i < WARM_UP + PAIRS && !self->failed; i++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        /* As on a caller's stack: reading tensors and arguments from far away is no part of either
-         * kind. */
-        const host_problem problem = bench->problems[(state >> 1) % bench->n_problems];
-        const bare_launch *ready = &bench->bare[(state >> 1) % bench->n_problems];
-        bare_launch bare;
-        memcpy(&bare, ready, offsetof(bare_launch, args) + ready->args_size);
-        for (unsigned half = 0; half < N_KINDS && !self->failed; half++) {
-            const unsigned kind = half ^ (unsigned)(state & 1);
-            const double before = now_ns();
-            self->failed = !launch(bench, (int)kind, &problem, &bare, stream);
-            if (i >= WARM_UP) {
-                self->samples[kind][i - WARM_UP] = now_ns() - before;
-            }
+    for (unsigned i = 0; i < warm_up + PAIRS && !self->failed; i++) {
+        double taken[N_KINDS] = {0};
+        const uint64_t at = bench->order == CYCLE ? i : next_random(self);
+        launch_pair(self, self->cycle[at % n], stream, taken);
+        for (int kind = 0; kind < N_KINDS && i >= warm_up; kind++) {
+            self->samples[kind][i - warm_up] = taken[kind];
         }
         /* The queue must never fill up, or the device's speed is what is timed. */
         if (i % BATCH == BATCH - 1) {
@@ -185,16 +218,21 @@ static bool run(host_bench *bench, unsigned threads, host_cost *costs)
     const size_t count = (size_t)threads * PAIRS;
     worker *workers = calloc(threads, sizeof(*workers));
     double *samples = calloc(N_KINDS * count, sizeof(*samples));
-    if (workers == NULL || samples == NULL) {
+    unsigned *cycles = calloc((size_t)threads * bench->n_problems, sizeof(*cycles));
+    if (workers == NULL || samples == NULL || cycles == NULL) {
         free(workers);
         free(samples);
+        free(cycles);
         cli_error(EXIT_SOME_FAILED, "out of memory");
         return false;
     }
     pthread_barrier_init(&bench->barrier, NULL, threads);
     for (unsigned i = 0; i < threads; i++) {
         double *own = samples + (size_t)i * PAIRS;
-        workers[i] = (worker){.bench = bench, .number = i, .samples = {own, own + count}};
+        workers[i] = (worker){.bench = bench,
+                              .state = 88172645463325252u + i,
+                              .cycle = cycles + (size_t)i * bench->n_problems,
+                              .samples = {own, own + count}};
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
             abort();
         }
@@ -212,6 +250,7 @@ static bool run(host_bench *bench, unsigned threads, host_cost *costs)
     }
     free(samples);
     free(workers);
+    free(cycles);
     if (!good) {
         cli_error(EXIT_SOME_FAILED, "host cost: a launch failed");
     }
@@ -375,6 +414,29 @@ static bool prepare_all_bare(host_bench *bench)
     return good;
 }
 
+static void report(const host_bench *bench, unsigned threads, const host_cost *costs, bool json)
+{
+    const host_cost *bare = &costs[BARE];
+    const host_cost *wrapped = &costs[WRAPPED];
+    if (json) {
+        cli_json *row = cli_json_begin();
+        cli_json_number(row, "shapes", bench->n_problems);
+        cli_json_number(row, "threads", threads);
+        cli_json_text(row, "order", orders[bench->order]);
+        cli_json_text(row, "kernel", bench->kernel);
+        cli_json_number(row, "bare_p50_ns", bare->p50);
+        cli_json_number(row, "bare_p99_ns", bare->p99);
+        cli_json_number(row, "gk_p50_ns", wrapped->p50);
+        cli_json_number(row, "gk_p99_ns", wrapped->p99);
+        cli_json_end(row, stdout);
+    } else {
+        printf("host cost, %u shapes, %u threads, %s: cuLaunchKernel p50 %.0f ns p99 %.0f ns, "
+               "gk_matmul_relu p50 %.0f ns p99 %.0f ns, difference p50 %+.0f ns (%s)\n",
+               bench->n_problems, threads, orders[bench->order], bare->p50, bare->p99, wrapped->p50,
+               wrapped->p99, wrapped->p50 - bare->p50, bench->kernel);
+    }
+}
+
 bool bench_host_cost(gk_context *ctx, const char *variant, unsigned shapes, unsigned threads,
                      bool json)
 {
@@ -383,30 +445,15 @@ bool bench_host_cost(gk_context *ctx, const char *variant, unsigned shapes, unsi
     bench.problems = calloc(shapes, sizeof(*bench.problems));
     bench.bare = aligned_alloc(64, shapes * sizeof(*bench.bare));
     host_cost costs[N_KINDS];
-    const bool good = bench.problems != NULL && bench.bare != NULL && prepare(&bench) &&
-                      prepare_all_bare(&bench) && run(&bench, threads, costs);
+    bool good =
+        bench.problems != NULL && bench.bare != NULL && prepare(&bench) && prepare_all_bare(&bench);
+    for (bench.order = CYCLE; good && bench.order < (shapes > 1 ? N_ORDERS : 1); bench.order++) {
+        good = run(&bench, threads, costs);
+        if (good) {
+            report(&bench, threads, costs, json);
+        }
+    }
     free(bench.problems);
     free(bench.bare);
-    if (!good) {
-        return false;
-    }
-    const host_cost *bare = &costs[BARE];
-    const host_cost *wrapped = &costs[WRAPPED];
-    if (json) {
-        cli_json *row = cli_json_begin();
-        cli_json_number(row, "shapes", shapes);
-        cli_json_number(row, "threads", threads);
-        cli_json_text(row, "kernel", bench.kernel);
-        cli_json_number(row, "bare_p50_ns", bare->p50);
-        cli_json_number(row, "bare_p99_ns", bare->p99);
-        cli_json_number(row, "gk_p50_ns", wrapped->p50);
-        cli_json_number(row, "gk_p99_ns", wrapped->p99);
-        cli_json_end(row, stdout);
-    } else {
-        printf("host cost, %u shapes, %u threads: cuLaunchKernel p50 %.0f ns p99 %.0f ns, "
-               "gk_matmul_relu p50 %.0f ns p99 %.0f ns, difference p50 %+.0f ns (%s)\n",
-               shapes, threads, bare->p50, bare->p99, wrapped->p50, wrapped->p99,
-               wrapped->p50 - bare->p50, bench.kernel);
-    }
-    return true;
+    return good;
 }

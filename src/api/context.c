@@ -119,7 +119,7 @@ gk_status gki_context_create_on(gk_context **out, const gki_driver *driver, int3
                        (int)options.compile_threads);
     }
     pthread_once(&fork_once, watch_forks);
-    gk_context *ctx = gki_alloc_aligned(64, sizeof(*ctx));
+    gk_context *ctx = gki_alloc_aligned(_Alignof(gk_context), sizeof(*ctx));
     if (ctx == NULL) {
         return gki_fail_nomem("context", sizeof(*ctx));
     }

@@ -79,10 +79,11 @@ typedef struct gki_flight {
 
 typedef struct gki_makeshift gki_makeshift;
 
-/* Calls are counted by threads in lines of their own: the launch path shares no cache line. */
+/* Calls are counted by threads in pairs of lines of their own, as processors fetch them: the launch
+ * path shares no cache line. */
 enum { GKI_CALL_STRIPES = 16 };
 typedef struct gki_calls {
-    _Alignas(64) atomic_uint_fast64_t count;
+    _Alignas(128) atomic_uint_fast64_t count;
 } gki_calls;
 
 struct gk_context {
@@ -182,6 +183,8 @@ void gki_makeshift_free(gk_context *ctx);
 /* Scratch for the entry in the stream; *out NULL if it needs none. */
 gk_status gki_workspace_find(gk_context *ctx, const gk_launch *launch, void *stream,
                              const gki_workspace **out);
+/* Whether it is still the stream's, asked by the calling thread. */
+bool gki_workspace_serves(const gki_workspace *space, const void *stream);
 void gki_workspace_free(gk_context *ctx);
 
 /* A plan's run: checks that the call is of its problem, packs, launches. */

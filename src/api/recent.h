@@ -6,19 +6,14 @@
 #ifndef GKI_RECENT_H
 #define GKI_RECENT_H
 
-#include "api/context.h"
-
-/* A call as it was launched. */
-typedef struct gki_memo gki_memo;
+#include "api/memo.h"
 
 /* Where a call belongs: made by gki_recent_look, used by the functions below in the same call. */
 typedef struct gki_place {
     struct gki_recent_cache *cache; /* NULL if memory is out: nothing is found or kept */
-    uint64_t call_key;
+    gki_memo_key key;
     uint64_t problem_key;
-    uint64_t id;
-    uint64_t replacements; /* in the context, when the call began */
-    bool seen;             /* the thread made this call before */
+    bool seen; /* the thread made this call before */
 } gki_place;
 
 /*
@@ -27,11 +22,6 @@ typedef struct gki_place {
  */
 const gki_memo *gki_recent_look(const gk_context *ctx, const gk_op_desc *op, uint64_t id,
                                 const gk_call *call, gki_place *place);
-/* What it launches; NULL if the stream's scratch memory is not the memo's, which is of no use then.
- * Errors: as gki_workspace_find(). */
-gk_status gki_memo_launch(gk_context *ctx, const gki_memo *memo, void *stream,
-                          const gki_kernel_launch **out);
-
 /* Keeps a launch for repetition if that is likely. The entry lives as long as the context, or has
  * the place's id. */
 void gki_recent_keep(const gki_place *place, const gki_entry *entry, const gk_call *call,

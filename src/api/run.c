@@ -16,11 +16,15 @@ static gki_calls *stripe(gk_context *ctx)
     return &ctx->calls[number % GKI_CALL_STRIPES];
 }
 
+/* Counted before the launch: after it an atomic operation would wait until the driver's writes to
+ * the device have left the processor. */
 static gk_status launch_counted(gk_context *ctx, const gki_kernel_launch *launch, void *stream)
 {
+    atomic_uint_fast64_t *count = &stripe(ctx)->count;
+    atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
     const gk_status status = ctx->device->driver->launch(ctx->device, launch, stream);
-    if (status == GK_OK) {
-        atomic_fetch_add_explicit(&stripe(ctx)->count, 1, memory_order_relaxed);
+    if (status != GK_OK) {
+        atomic_fetch_sub_explicit(count, 1, memory_order_relaxed);
     }
     return status;
 }
@@ -56,15 +60,12 @@ static gk_status run(gk_context *ctx, const gki_entry *entry, const gk_call *cal
 /* Repeats the memo's launch. False if that is not possible. */
 static bool repeat(gk_context *ctx, const gki_memo *memo, void *stream, gk_status *status)
 {
-    const gki_kernel_launch *launch;
-    if (memo == NULL) {
+    gki_kernel_launch launch;
+    if (memo == NULL || !gki_memo_launch(memo, stream, &launch)) {
         return false;
     }
-    *status = gki_memo_launch(ctx, memo, stream, &launch);
-    if (*status == GK_OK && launch != NULL) {
-        *status = launch_counted(ctx, launch, stream);
-    }
-    return *status != GK_OK || launch != NULL;
+    *status = launch_counted(ctx, &launch, stream);
+    return true;
 }
 
 static bool answers(const gki_entry *entry, const gk_problem *problem)

@@ -23,6 +23,11 @@ static bool is_of(const gki_workspace *space, const void *stream, uint64_t threa
     return space->stream == stream && space->thread == thread;
 }
 
+bool gki_workspace_serves(const gki_workspace *space, const void *stream)
+{
+    return is_of(space, stream, thread_of(stream));
+}
+
 static const gki_workspace *find(gk_context *ctx, const gk_launch *launch, void *stream)
 {
     const uint64_t thread = thread_of(stream);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static _Atomic int64_t n_allocations;
 static _Atomic int64_t countdown;
@@ -49,6 +50,19 @@ void *gki_alloc_aligned(size_t alignment, size_t bytes)
         alignment = sizeof(void *);
     }
     return posix_memalign(&p, alignment, at_least_one(bytes)) == 0 ? p : NULL;
+}
+
+void *gki_alloc_huge(size_t bytes)
+{
+    if (bytes > SIZE_MAX - GKI_HUGE_PAGE) {
+        return NULL;
+    }
+    bytes = (at_least_one(bytes) + GKI_HUGE_PAGE - 1) / GKI_HUGE_PAGE * GKI_HUGE_PAGE;
+    void *p = gki_alloc_aligned(GKI_HUGE_PAGE, bytes);
+    if (p != NULL) {
+        (void)madvise(p, bytes, MADV_HUGEPAGE);
+    }
+    return p;
 }
 
 void *gki_realloc(void *p, size_t bytes)

@@ -5,10 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { GKI_HUGE_PAGE = 2 << 20 };
+
 /* All return NULL when memory is out, or when a test asked for a failure. */
 void *gki_alloc(size_t bytes);
 void *gki_calloc(size_t count, size_t size); /* zeroed; NULL also if the product overflows */
 void *gki_alloc_aligned(size_t alignment, size_t bytes); /* freed with gki_free */
+/* Aligned to GKI_HUGE_PAGE, in large pages if the system has them: for what is read at random. */
+void *gki_alloc_huge(size_t bytes);
 void *gki_realloc(void *p, size_t bytes);
 char *gki_strdup(const char *s);
 void gki_free(void *p);

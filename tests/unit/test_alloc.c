@@ -40,6 +40,23 @@ static void test_overflow(void **state)
     assert_null(gki_calloc(huge, 2));
 }
 
+static void test_large_pages(void **state)
+{
+    (void)state;
+    const int64_t before = gki_alloc_count();
+    unsigned char *memory = gki_alloc_huge(GKI_HUGE_PAGE + 1);
+    assert_non_null(memory);
+    assert_int_equal((uintptr_t)memory % GKI_HUGE_PAGE, 0);
+    memset(memory, 1, GKI_HUGE_PAGE + 1);
+    gki_free(memory);
+    assert_int_equal(gki_alloc_count() - before, 1);
+    gki_alloc_fail_at(1);
+    assert_null(gki_alloc_huge(1));
+    gki_alloc_fail_at(0);
+    volatile size_t huge = SIZE_MAX;
+    assert_null(gki_alloc_huge(huge));
+}
+
 static void test_failure_injection(void **state)
 {
     (void)state;
@@ -65,6 +82,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_large_pages),
         cmocka_unit_test(test_failure_injection),
     };
     return GK_TEST_MAIN(tests);

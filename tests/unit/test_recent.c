@@ -177,14 +177,18 @@ typedef struct many {
     gki_entry *entry;
     float *memory;
     const float *a; /* of the last launch */
+    const void *scratch;
 } many;
 
 static gk_status note_operand(void *user, const fake_module *module,
                               const gki_kernel_launch *launch)
 {
     many *m = user;
+    const void *pointers[4]; /* a, b, c, workspace */
     (void)module;
-    memcpy(&m->a, launch->args, sizeof(m->a));
+    memcpy(pointers, launch->args, sizeof(pointers));
+    m->a = pointers[0];
+    m->scratch = pointers[3];
     return GK_OK;
 }
 
@@ -194,39 +198,57 @@ static gk_call call_at(many *m, gk_tensor tensors[3], size_t i)
 }
 
 /* Whether the i-th call launches what it must. */
-static bool is_right(many *m, size_t i)
+static bool is_right_in(many *m, size_t i, void *stream)
 {
     gk_tensor tensors[3];
     const gk_call call = call_at(m, tensors, i);
     const gk_plan plan = {.ctx = m->ctx, .entry = m->entry};
     m->a = NULL;
-    return gki_plan_launch(&plan, &call, NULL) == GK_OK && m->a == tensors[0].data;
+    return gki_plan_launch(&plan, &call, stream) == GK_OK && m->a == tensors[0].data;
 }
 
-static void many_begin(many *m)
+static bool is_right(many *m, size_t i)
+{
+    return is_right_in(m, i, NULL);
+}
+
+/* A context, and in it a kernel for all the calls. */
+static void many_open(many *m)
 {
     gk_tensor tensors[3];
     const gk_config config = {{32, 1}};
     gk_problem problem;
     memset(&problem, 0, sizeof(problem));
-    add_templates();
-    add_op_reset();
-    m->fake = fake_device_create();
-    m->fake->run = note_operand;
-    m->fake->run_user = m;
     m->ctx = context_on(m->fake, GK_MODE_HEURISTIC, NULL, NULL);
-    m->memory = gki_alloc_aligned(64, (size_t)1 << 20);
-    assert_non_null(m->memory);
     const gk_call call = call_at(m, tensors, 0);
     assert_gk_ok(add_op.infer(&call, &problem));
     assert_gk_ok(gki_entry_build(m->ctx, &add_op, &problem, &add_plain, &config, GK_SOURCE_FORCED,
                                  &m->entry));
 }
 
-static void many_end(many *m)
+static void many_close(many *m)
 {
     gki_free(m->entry);
     gk_context_destroy(&m->ctx);
+}
+
+/* workspace: bytes of scratch memory that the launches want. */
+static void many_begin(many *m, int64_t workspace)
+{
+    add_templates();
+    add_op_reset();
+    add_workspace = workspace;
+    m->fake = fake_device_create();
+    m->fake->run = note_operand;
+    m->fake->run_user = m;
+    m->memory = gki_alloc_aligned(64, (size_t)1 << 20);
+    assert_non_null(m->memory);
+    many_open(m);
+}
+
+static void many_end(many *m)
+{
+    many_close(m);
     end_device(&m->fake);
     gki_free(m->memory);
 }
@@ -236,7 +258,7 @@ static void test_more_calls_than_are_kept(void **state)
     enum { CALLS = 40000 };
     many m;
     (void)state;
-    many_begin(&m);
+    many_begin(&m, 0);
     for (int round = 0; round < 4; round++) {
         for (size_t i = 0; i < CALLS; i++) {
             assert_true(is_right(&m, i));
@@ -251,6 +273,75 @@ static void test_more_calls_than_are_kept(void **state)
         assert_true(is_right(&m, i % 4));
     }
     assert_int_equal(gki_alloc_count() - allocations, 0);
+    many_end(&m);
+}
+
+/* In any order, as far as one call may lead on to another. */
+static void test_orders(void **state)
+{
+    enum { CALLS = 500 };
+    many m;
+    uint32_t number = 1;
+    (void)state;
+    many_begin(&m, 0);
+    for (int round = 0; round < 8; round++) {
+        for (size_t i = 0; i < CALLS; i++) {
+            number = number * 1664525u + 1013904223u;
+            const size_t other = number >> 16;
+            assert_true(is_right(&m, round % 4 < 3 ? i : other % CALLS));
+            assert_true(round % 4 != 2 || other % 32 != 0 || is_right(&m, CALLS + other));
+        }
+    }
+    many_end(&m);
+}
+
+/* Every stream has scratch memory of its own, whichever launched the call before. */
+static void test_streams(void **state)
+{
+    enum { STREAMS = 3, CALLS = 4 };
+    many m;
+    const void *scratch[STREAMS] = {NULL};
+    (void)state;
+    many_begin(&m, 256);
+    for (uintptr_t i = 0; i < 200; i++) {
+        const uintptr_t stream = i < 60 ? i / 20 : i * 7 / 5 % STREAMS;
+        assert_true(is_right_in(&m, i % CALLS, (void *)(0x100 * (stream + 1))));
+        assert_non_null(m.scratch);
+        assert_true(scratch[stream] == NULL || scratch[stream] == m.scratch);
+        scratch[stream] = m.scratch;
+    }
+    assert_ptr_not_equal(scratch[0], scratch[1]);
+    assert_ptr_not_equal(scratch[1], scratch[2]);
+    assert_ptr_not_equal(scratch[2], scratch[0]);
+    many_end(&m);
+}
+
+/* A thread's memory goes with it, and the context's launches with the context. */
+static void *run_and_end(void *user)
+{
+    many *m = user;
+    bool good = true;
+    for (size_t i = 0; i < 1000; i++) {
+        good = good && is_right(m, i % 250);
+    }
+    return good ? m : NULL;
+}
+
+static void test_threads_and_contexts_end(void **state)
+{
+    many m;
+    (void)state;
+    many_begin(&m, 0);
+    for (int round = 0; round < 6; round++) {
+        pthread_t thread;
+        void *result = NULL;
+        assert_int_equal(pthread_create(&thread, NULL, run_and_end, &m), 0);
+        assert_int_equal(pthread_join(thread, &result), 0);
+        assert_ptr_equal(result, &m);
+        assert_ptr_equal(run_and_end(&m), &m);
+        many_close(&m);
+        many_open(&m);
+    }
     many_end(&m);
 }
 
@@ -273,7 +364,7 @@ static void test_no_memory(void **state)
 {
     many m;
     (void)state;
-    many_begin(&m);
+    many_begin(&m, 0);
     for (int i = 0; i < 2; i++) {
         pthread_t thread;
         void *result = NULL;
@@ -294,6 +385,9 @@ int main(void)
         API_TEST(test_a_later_answer),
         API_TEST(test_contexts),
         cmocka_unit_test(test_more_calls_than_are_kept),
+        cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_threads_and_contexts_end),
         cmocka_unit_test(test_no_memory),
     };
     return GK_TEST_MAIN(tests);
