@@ -6,6 +6,7 @@
 #include "gk/matmul_args.h"
 
 #include "gk/epilogue.cuh"
+#include "gk/hopper.cuh"
 
 namespace gk {
 
@@ -487,6 +488,20 @@ GK_DEVICE void read_x(const walk &at, bool whole, gk_u32 (&x)[UNROLL][X_VECTORS]
     }
 }
 
+// Tells the second-level cache about the first vectors of W, whose contents are not looked at yet.
+GK_DEVICE void prefetch_w(const walk &at)
+{
+    if (at.warp_k + WARP_K <= at.end && (!W_ALONG_K || at.inside)) {
+        GK_UNROLL
+        for (int u = 0; u < UNROLL; u++) {
+            GK_UNROLL
+            for (int i = 0; i < VECTORS; i++) {
+                prefetch_l2(at.w + i * at.w_next + u * at.w_step);
+            }
+        }
+    }
+}
+
 // All vectors of UNROLL steps are under way before the first is used.
 GK_DEVICE void stream(walk &at, float (&sums)[SUMS])
 {
@@ -583,11 +598,18 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
     for (int i = 0; i < SUMS; i++) {
         sums[i] = 0;
     }
+    walk at;
     if (first_k < end) {
-        walk at;
         init(at, args, tile_row, tile_x, first_k, end);
+        if constexpr (PREFETCH) {
+            prefetch_w(at);
+        }
+    }
+    grid_wait(); // nothing is read before
+    if (first_k < end) {
         stream(at, sums);
     }
+    grid_launch_next();
 
     float *totals = (float *)shared;
     hand_over(totals + threadIdx.x / 32 * PLACES, sums, (int)(threadIdx.x % 32));

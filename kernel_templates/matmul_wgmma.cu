@@ -3,12 +3,12 @@
 // The kernel computes D[x, y] = sum_k X[x, k] Y[y, k]: x runs along M and y along N, or, with SWAP,
 // x along N and y along M (C transposed), so that a small M meets the fine-grained side of wgmma.
 //
-// Blocks are persistent: each walks over units (a tile of C, or one split of a tile's K). One
-// thread of warpgroup 0 keeps a ring of tiles of X and Y filled by TMA; CONSUMERS warpgroups
-// multiply. They share a tile's rows, or, with PINGPONG, take tiles in turn, the stores of one
-// under the products of the other. Blocks of a cluster take neighbouring tiles and each loads its
-// share of the operand that they have in common into the shared memory of all. CLUSTER_K blocks of
-// a cluster share the K of one tile and add their sums through each other's shared memory.
+// Blocks are persistent: each walks over units (a tile of C, or one split of a tile's K). A warp of
+// warpgroup 0 keeps a ring of tiles of X and Y filled by TMA; CONSUMERS warpgroups multiply. They
+// share a tile's rows, or, with PINGPONG, take tiles in turn, the stores of one under the products
+// of the other. Blocks of a cluster take neighbouring tiles and each loads its share of the operand
+// that they have in common into the shared memory of all. CLUSTER_K blocks of a cluster share the K
+// of one tile and add their sums through each other's shared memory.
 //
 // An operand that TMA or wgmma cannot take as it is, is first copied into workspace by all blocks:
 // to aligned rows, or with its axes exchanged. Then the grid is resident at once and meets at a
@@ -50,6 +50,8 @@ constexpr int CLUSTER_X = SWAP ? CLUSTER_N : CLUSTER_M;
 constexpr int CLUSTER_Y = SWAP ? CLUSTER_M : CLUSTER_N;
 constexpr int TEAM = CLUSTER_M * CLUSTER_N; // blocks of a cluster that work on the same K
 constexpr int CLUSTER = TEAM * CLUSTER_K;
+// Blocks that bring a block what it needs: those in its row and in its column of the team.
+constexpr int PARTNERS = CLUSTER_X + CLUSTER_Y - 1;
 
 constexpr int SHARERS = PINGPONG ? 1 : CONSUMERS; // warpgroups that work on one tile
 constexpr int PIECES = TILE_X / 64 / SHARERS;     // 64 x TILE_Y products of a warpgroup
@@ -96,25 +98,49 @@ GK_DEVICE int thread_index()
     return (int)(threadIdx.x & 1023u); // the mask tells the compiler that it is not negative
 }
 
+// The same for all lanes, which the shuffle tells the compiler: operands of TMA that differ between
+// lanes for all it knows would be issued in a loop over them.
+GK_DEVICE int warp_index()
+{
+    return __shfl_sync(0xffffffffu, thread_index() / 32, 0);
+}
+
 // One operand's tile, in slabs whose rows are 128 swizzled bytes: along K if K_MAJOR, then a slab
 // holds all EXTENT rows, else along X or Y, then it holds BLOCK_K rows. Each of the SHARE blocks
-// that need the tile loads some rows of every slab into all of them.
+// that need the tile loads some rows of every slab into all of them: equal parts in one go, or
+// else, eight rows at a time, what is nearly as much.
 template <bool K_MAJOR, int EXTENT, int SHARE> struct operand {
     static constexpr int ROWS = K_MAJOR ? EXTENT : BLOCK_K;
     static constexpr int SLABS = K_MAJOR ? BLOCK_K / SPAN : (EXTENT + SPAN - 1) / SPAN;
     static constexpr int SLAB_BYTES = ROWS * 128;
     static constexpr int BYTES = SLABS * SLAB_BYTES;
-    static constexpr int BOX_ROWS = ROWS / SHARE;
-    static_assert(ROWS % (8 * SHARE) == 0, "shares are whole swizzle patterns");
+    static constexpr bool EQUAL = ROWS % (8 * SHARE) == 0;
+    static constexpr int BOX_ROWS = EQUAL ? ROWS / SHARE : 8;
+    static_assert(ROWS % 8 == 0 && ROWS >= 8 * SHARE, "shares are whole swizzle patterns");
 
     static GK_DEVICE void load(unsigned char *to, const gk_tensor_map &map, gk_u64 *bar, int origin,
                                int k, int part, gk_u16 blocks)
     {
+        if constexpr (EQUAL) {
+            load_box(to, map, bar, origin, k, part, blocks);
+        } else {
+            constexpr int BOXES = ROWS / 8;
+            const int end = (part + 1) * BOXES / SHARE;
+            GK_NO_UNROLL
+            for (int box = part * BOXES / SHARE; box < end; ++box) {
+                load_box(to, map, bar, origin, k, box, blocks);
+            }
+        }
+    }
+
+    static GK_DEVICE void load_box(unsigned char *to, const gk_tensor_map &map, gk_u64 *bar,
+                                   int origin, int k, int box, gk_u16 blocks)
+    {
         GK_UNROLL
         for (int slab = 0; slab < SLABS; ++slab) {
             const int along = slab * SPAN + (K_MAJOR ? k : origin);
-            const int across = part * BOX_ROWS + (K_MAJOR ? origin : k);
-            unsigned char *at = to + slab * SLAB_BYTES + part * BOX_ROWS * 128;
+            const int across = box * BOX_ROWS + (K_MAJOR ? origin : k);
+            unsigned char *at = to + slab * SLAB_BYTES + box * BOX_ROWS * 128;
             if constexpr (SHARE > 1) {
                 tma_load_multicast(at, map, bar, blocks, along, across);
             } else {
@@ -153,7 +179,7 @@ constexpr bool STORE_BY_TMA =
     C_BY_TMA && !HAS_BETA && !HAS_RESIDUAL && (int)ACTIVATION <= (int)ACT_RELU;
 
 // The largest power of two that divides OUT_Y, limited.
-GK_DEVICE constexpr int slab_columns(int limit)
+GK_DEVICE constexpr int slab_power(int limit)
 {
     return smaller(OUT_Y & -OUT_Y, limit);
 }
@@ -174,8 +200,18 @@ GK_DEVICE constexpr int slab_part(int limit)
     return part;
 }
 
-constexpr int SLAB_Y = STORE_SHIFTED ? slab_part(smaller(OUT_Y, 256 / C_ELEMENT))
-                                     : slab_columns(STORE_BY_TMA ? 128 / C_ELEMENT : 32);
+GK_DEVICE constexpr int slab_columns()
+{
+    if (STORE_SHIFTED) {
+        return slab_part(smaller(OUT_Y, 256 / C_ELEMENT));
+    }
+    // what lies along C's memory is a power of two for the sake of the swizzle
+    return !STORE_BY_TMA  ? slab_power(32)
+           : Y_CONTIGUOUS ? slab_power(128 / C_ELEMENT)
+                          : slab_part(smaller(OUT_Y, 128 / C_ELEMENT));
+}
+
+constexpr int SLAB_Y = slab_columns();
 constexpr int SLABS = OUT_Y / SLAB_Y;
 constexpr int C_ROW_BYTES = Y_CONTIGUOUS ? SLAB_Y * C_ELEMENT : 128; // swizzled, one box's rows
 constexpr int C_SLAB_BYTES = 64 * SLAB_Y * C_ELEMENT;
@@ -409,28 +445,53 @@ GK_DEVICE void prepare(const gk_matmul_args &args, unsigned char *shared)
 
 // ---------------------------------------------------------------------------------------------
 
+// The blocks of the cluster, a bit each, that share the tile of X, and of Y, of the one of that
+// rank.
+struct sharing {
+    int in_x; // its place along X in the team
+    int in_y;
+    gk_u32 x_blocks;
+    gk_u32 y_blocks;
+
+    GK_DEVICE explicit sharing(gk_u32 rank)
+    {
+        const int member = (int)(rank % TEAM);
+        in_x = along_x(member);
+        in_y = along_y(member);
+        x_blocks = 0;
+        y_blocks = 0;
+        for (int i = 0; i < TEAM; ++i) {
+            x_blocks |= (along_x(i) == in_x ? 1u : 0u) << i;
+            y_blocks |= (along_y(i) == in_y ? 1u : 0u) << i;
+        }
+        x_blocks <<= rank / TEAM * TEAM;
+        y_blocks <<= rank / TEAM * TEAM;
+    }
+
+    static GK_DEVICE int along_x(int member)
+    {
+        return SWAP ? member / CLUSTER_M : member % CLUSTER_M;
+    }
+
+    static GK_DEVICE int along_y(int member)
+    {
+        return SWAP ? member % CLUSTER_M : member / CLUSTER_M;
+    }
+};
+
+// By all lanes of a warp; one of them issues.
 GK_DEVICE void load_units(const gk_matmul_tma_args &args, place p, unsigned char *shared,
                           gk_u64 *full, gk_u64 *empty)
 {
     const plan work(args.call);
     const gk_u32 rank = block_rank();
-    const int member = (int)(rank % TEAM);
-    const int in_x = SWAP ? member / CLUSTER_M : member % CLUSTER_M;
-    const int in_y = SWAP ? member % CLUSTER_M : member / CLUSTER_M;
-    // the blocks that share this one's tile of X, and of Y
-    gk_u32 x_blocks = 0;
-    gk_u32 y_blocks = 0;
-    for (int i = 0; i < TEAM; ++i) {
-        const int i_x = SWAP ? i / CLUSTER_M : i % CLUSTER_M;
-        const int i_y = SWAP ? i % CLUSTER_M : i / CLUSTER_M;
-        x_blocks |= (i_x == in_x ? 1u : 0u) << i;
-        y_blocks |= (i_y == in_y ? 1u : 0u) << i;
-    }
-    x_blocks <<= rank / TEAM * TEAM;
-    y_blocks <<= rank / TEAM * TEAM;
+    const sharing team(rank);
     cursor at = {0, 0};
     if constexpr (PREPARES) {
-        grid_barrier_wait((gk_u32 *)args.call.tickets);
+        if (elect_one()) {
+            grid_barrier_wait((gk_u32 *)args.call.tickets);
+        }
+        __syncwarp();
         if (blockIdx.x / CLUSTER >= work.units) {
             return; // a block that only helped to prepare
         }
@@ -445,11 +506,14 @@ GK_DEVICE void load_units(const gk_matmul_tma_args &args, place p, unsigned char
         for (int left = p.k_tiles; left > 0; --left) {
             unsigned char *tile = shared + at.stage * STAGE_BYTES;
             mbarrier_wait(&empty[at.stage], at.parity ^ 1);
-            mbarrier_arrive_expect(&full[at.stage], STAGE_BYTES);
-            x_operand::load(tile, SWAP ? args.b : args.a, &full[at.stage], x, k, in_y,
-                            (gk_u16)x_blocks);
-            y_operand::load(tile + x_operand::BYTES, SWAP ? args.a : args.b, &full[at.stage], y, k,
-                            in_x, (gk_u16)y_blocks);
+            if (elect_one()) {
+                mbarrier_arrive_expect(&full[at.stage], STAGE_BYTES);
+                x_operand::load(tile, SWAP ? args.b : args.a, &full[at.stage], x, k, team.in_y,
+                                (gk_u16)team.x_blocks);
+                y_operand::load(tile + x_operand::BYTES, SWAP ? args.a : args.b, &full[at.stage], y,
+                                k, team.in_x, (gk_u16)team.y_blocks);
+            }
+            __syncwarp();
             k += BLOCK_K;
             at.next();
         }
@@ -473,10 +537,12 @@ struct consumer {
     gk_u64 *word;       // for what one thread tells the others
     gk_u64 *meeting;    // two barriers of the blocks that share K
     int number;         // of the warpgroup, from 0
+    int warp;           // in it, the same for all lanes
     int thread;         // in it
     int first_row;      // of the tile's X, computed by this warpgroup
     int buffer;         // of the way out
     gk_u32 first_block; // of the cluster's blocks that work on the same K
+    gk_u32 partners;    // a bit each
 
     GK_DEVICE void sync() const
     {
@@ -491,7 +557,7 @@ struct consumer {
             __syncwarp();
         }
         if constexpr (TEAM > 1) {
-            if (member < TEAM) {
+            if (member < TEAM && (PARTNERS == TEAM || (partners >> member & 1) != 0)) {
                 mbarrier_arrive_at(&empty[stage], first_block + (gk_u32)member);
             }
         } else if (member == 0) {
@@ -695,6 +761,12 @@ struct consumer {
         }
     }
 
+    // One thread of the warpgroup, always the same: who waits for stores is who issued them.
+    GK_DEVICE bool issues() const
+    {
+        return warp == 0 && elect_one();
+    }
+
     // Stores by TMA. Buffers take turns over all tiles: when a barrier has passed, the next one has
     // been read.
     GK_DEVICE void store_rounded(const place &p, const float (&sum)[PIECES][OUT_SUMS])
@@ -707,11 +779,11 @@ struct consumer {
                 unsigned char *to = out + buffer * C_SLAB_BYTES;
                 write_rounded<C_TYPE>(to, p, sum[piece], piece_row, slab * SLAB_Y);
                 fence_async_shared();
-                if (thread == 0) {
+                if (issues()) {
                     tma_store_wait_read<larger(OUT_BUFFERS, 2) - 2>();
                 }
                 sync();
-                if (thread == 0) {
+                if (issues()) {
                     const int x = (SWAP ? p.col : p.row) + piece_row;
                     const int y = (SWAP ? p.row : p.col) + slab * SLAB_Y;
                     if constexpr (Y_CONTIGUOUS) {
@@ -949,13 +1021,54 @@ struct consumer {
         *(lanes *)to = result;
     }
 
+    static GK_DEVICE void add_quad(float (&sum)[PIECES][OUT_SUMS], int i, const float4 &more)
+    {
+        float(&total)[OUT_SUMS] = sum[i * 4 / OUT_SUMS];
+        const int at = i * 4 % OUT_SUMS;
+        total[at] += more.x;
+        total[at + 1] += more.y;
+        total[at + 2] += more.z;
+        total[at + 3] += more.w;
+    }
+
+    // Adds up all splits' sums where a thread has few of them: several splits are under way at
+    // once.
+    static GK_DEVICE void add_few(const float4 *from, gk_i64 distance, gk_u32 splits,
+                                  float (&sum)[PIECES][OUT_SUMS])
+    {
+        constexpr int QUADS = PIECES * OUT_SUMS / 4;
+        constexpr int AHEAD = larger(16 / QUADS, 1);
+        GK_NO_UNROLL
+        for (gk_u32 first = 0; first < splits; first += AHEAD) {
+            float4 more[AHEAD][QUADS];
+            GK_UNROLL
+            for (int j = 0; j < AHEAD; ++j) {
+                const float4 *at = from + (first + j < splits ? j * distance : 0);
+                GK_UNROLL
+                for (int i = 0; i < QUADS; ++i) {
+                    more[j][i] = at[i * 128];
+                }
+            }
+            GK_UNROLL
+            for (int j = 0; j < AHEAD; ++j) {
+                if (first + j < splits) {
+                    GK_UNROLL
+                    for (int i = 0; i < QUADS; ++i) {
+                        add_quad(sum, i, more[j][i]);
+                    }
+                }
+            }
+            from += AHEAD * distance;
+        }
+    }
+
     // Split K: leaves the sums in the tile's partial sums. True for the last split to arrive, which
     // then has everybody's, added in the order of the splits.
     GK_DEVICE bool add_splits(const plan &work, const place &p,
                               float (&sum)[PIECES][OUT_SUMS]) const
     {
         constexpr int QUADS = PIECES * OUT_SUMS / 4;
-        constexpr int AT_ONCE = QUADS <= 8 ? 8 : QUADS <= 32 ? 8 : 4;
+        constexpr int AT_ONCE = QUADS <= 32 ? 8 : 4;
         const gk_u32 tiles = work.tiles * CLUSTER;
         const gk_u32 part =
             (p.tile * CLUSTER_K + first_block / TEAM) * SHARERS + (PINGPONG ? 0 : number);
@@ -988,22 +1101,20 @@ struct consumer {
         for (int i = 0; i < PIECES * OUT_SUMS; ++i) {
             sum[i / OUT_SUMS][i % OUT_SUMS] = 0.0f;
         }
-        GK_NO_UNROLL
-        for (gk_u32 split = 0; split < work.splits; ++split) {
-            GK_UNROLL
-            for (int i = 0; i < QUADS; ++i) {
-                const float4 more = own[i * 128];
-                float(&total)[OUT_SUMS] = sum[i * 4 / OUT_SUMS];
-                const int at = i * 4 % OUT_SUMS;
-                total[at] += more.x;
-                total[at + 1] += more.y;
-                total[at + 2] += more.z;
-                total[at + 3] += more.w;
-                if (i % AT_ONCE == AT_ONCE - 1) {
-                    __syncwarp(); // no more loads in flight than there are registers
+        if constexpr (QUADS <= 8) {
+            add_few(own, distance, work.splits, sum);
+        } else {
+            GK_NO_UNROLL
+            for (gk_u32 split = 0; split < work.splits; ++split) {
+                GK_UNROLL
+                for (int i = 0; i < QUADS; ++i) {
+                    add_quad(sum, i, own[i * 128]);
+                    if (i % AT_ONCE == AT_ONCE - 1) {
+                        __syncwarp(); // no more loads in flight than there are registers
+                    }
                 }
+                own += distance;
             }
-            own += distance;
         }
         return true;
     }
@@ -1133,7 +1244,7 @@ struct consumer {
                 }
             }
         }
-        if (STORE_BY_TMA && thread == 0) {
+        if (STORE_BY_TMA && issues()) {
             tma_store_wait_read<0>(); // shared memory stays until then
         }
     }
@@ -1158,7 +1269,7 @@ GK_KERNEL(gk::THREADS, 1, gk_matmul_tma_args, args)
     } else if (thread_index() == 32) {
         for (int i = 0; i < STAGES; ++i) {
             mbarrier_init(&full[i], 1);
-            mbarrier_init(&empty[i], SHARERS * RELEASES * TEAM);
+            mbarrier_init(&empty[i], SHARERS * RELEASES * PARTNERS);
         }
         if constexpr (CLUSTER_K > 1) {
             mbarrier_init(&words[CONSUMERS], CLUSTER_K - 1);
@@ -1169,7 +1280,8 @@ GK_KERNEL(gk::THREADS, 1, gk_matmul_tma_args, args)
         mbarrier_init_fence();
     }
     // Meanwhile the loader finds its first tile.
-    const int group = thread_index() / 128;
+    const int warp = warp_index();
+    const int group = warp / 4;
     place first;
     if (group == 0) {
         first = plan(args.call).locate(blockIdx.x / CLUSTER, block_rank());
@@ -1192,16 +1304,20 @@ GK_KERNEL(gk::THREADS, 1, gk_matmul_tma_args, args)
         if constexpr (CONSUMERS > 1) {
             registers_lower<LOADER_REGISTERS>();
         }
-        if (thread_index() == 0) {
+        if (warp == 0) {
             load_units(args, first, shared, full, empty);
             grid_launch_next(); // its blocks find room soon
         }
-        __syncwarp();
     } else {
         if constexpr (CONSUMERS > 1) {
             registers_raise<MATH_REGISTERS>();
         }
         const int number = group - 1;
+        gk_u32 partners = 0;
+        if constexpr (PARTNERS < TEAM) { // then the team is the cluster
+            const sharing team(block_rank());
+            partners = team.x_blocks | team.y_blocks;
+        }
         consumer self = {args,
                          shared,
                          shared + OUT_AT + number * OUT_BYTES,
@@ -1210,10 +1326,12 @@ GK_KERNEL(gk::THREADS, 1, gk_matmul_tma_args, args)
                          words + number,
                          words + CONSUMERS,
                          number,
+                         warp % 4,
                          thread_index() % 128,
                          PINGPONG ? 0 : number * (TILE_X / SHARERS),
                          0,
-                         block_rank() / TEAM * TEAM};
+                         block_rank() / TEAM * TEAM,
+                         partners};
         self.run();
     }
     if constexpr (TEAM > 1) {

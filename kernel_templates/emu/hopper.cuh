@@ -257,6 +257,10 @@ inline void grid_launch_next()
 {
 }
 
+inline void prefetch_l2(const void *)
+{
+}
+
 inline bool elect_one(GK_EMU_SITE)
 {
     gk_emu_collective(gk_emu_no_operation, "elect_one", GK_EMU_FULL_MASK, true, nullptr, file,

@@ -78,6 +78,10 @@ GK_DEVICE void mbarrier_wait(gk_u64 *bar, gk_u32 parity)
 // Tensor memory accelerator. Maps lie in the kernel's parameters. Coordinates count elements, the
 // contiguous axis first; what lies outside the array is loaded as zero and not stored. A load
 // counts the bytes of its whole box at `bar`.
+//
+// One lane issues: elect_one() in a branch that whole warps take. Operands that for all the
+// compiler knows differ between lanes (derived from threadIdx other than through a shuffle) cost
+// some 90 clocks a copy, as it is then issued in a loop over the lanes.
 
 constexpr gk_u64 EVICT_NORMAL = 0x1000000000000000ull;
 constexpr gk_u64 EVICT_FIRST = 0x12f0000000000000ull;
@@ -268,16 +272,28 @@ GK_DEVICE void cluster_store(float4 *shared, const float4 &value, gk_u64 *bar, g
 }
 
 // A kernel launched to overlap the one before it in the stream: returns when that one's results are
-// visible. Elsewhere it returns at once.
+// visible. Elsewhere it returns at once. Both do nothing below compute capability 9.0, where no
+// kernel is launched so.
 GK_DEVICE void grid_wait()
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 // Lets the next kernel of the stream start, which then waits in grid_wait().
 GK_DEVICE void grid_launch_next()
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Asks for the line of device memory at that address in the second-level cache. What is written
+// there later is seen all the same.
+GK_DEVICE void prefetch_l2(const void *address)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 // True in one lane of a converged warp.

@@ -14,6 +14,7 @@ enum {
     UNROLL,
     WARPS,
     MMA,
+    PREFETCH,
     SPLIT_K,
     N_PARAMS,
 };
@@ -35,6 +36,7 @@ static const gk_param params[N_PARAMS] = {
     [UNROLL] = {"UNROLL", "_u", VALUES(unroll_values), 0},
     [WARPS] = {"WARPS", "_w", VALUES(warps_values), 0},
     [MMA] = {"MMA", "_m", VALUES(flag_values), 0},
+    [PREFETCH] = {"PREFETCH", "_f", VALUES(flag_values), 0},
     [SPLIT_K] = {"SPLIT_K", "", VALUES(split_k_values), 1},
 };
 
@@ -167,6 +169,15 @@ static bool check_problem(const gk_problem *problem, const gk_device_info *devic
     return true;
 }
 
+/* Below compute capability 9.0 a launch does not overlap the one before it. */
+static bool check_prefetch(const gk_device_info *device, const int32_t *v, gk_reason *reason)
+{
+    if (v[PREFETCH] && device->cc < 90 && !device->is_emulated) {
+        return gk_refuse(reason, "PREFETCH is for launches that overlap");
+    }
+    return true;
+}
+
 static bool check_tile(const roles *r, const shape *s, const int32_t *v, gk_reason *reason)
 {
     if (v[MMA]) {
@@ -201,7 +212,6 @@ static bool check_tile(const roles *r, const shape *s, const int32_t *v, gk_reas
 static void launch(const gk_problem *problem, const gk_device_info *device, const gk_config *config,
                    gk_launch *out)
 {
-    (void)device;
     const roles r = roles_of(problem);
     const shape s = shape_of(&r, config);
     const int32_t *v = config->values;
@@ -209,6 +219,7 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
                     v[SPLIT_K], out);
     out->threads = (int32_t)s.threads;
     out->cluster = 0;
+    out->overlap = device->cc >= 90;
     out->smem = s.smem;
 }
 
@@ -217,7 +228,7 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
 {
     const int32_t *v = config->values;
     const roles r = roles_of(problem);
-    if (!check_problem(problem, device, &r, reason)) {
+    if (!check_problem(problem, device, &r, reason) || !check_prefetch(device, v, reason)) {
         return false;
     }
     const shape s = shape_of(&r, config);
@@ -241,7 +252,7 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
 
 /* The model. Its weights are fitted to 1200 measurements on an H100; seconds unless they say
  * otherwise. */
-static const double KERNEL_START = 1.5e-6;
+static const double KERNEL_START = 1.1e-6;
 static const double GROUP_LATENCY = 4.2e-7;  /* from the first read to the last use */
 static const double BANDWIDTH = 0.893;       /* of what the memory's pins could do */
 static const double WARP_INSTRUCTION = 1.26; /* clocks of one of four schedulers */
@@ -253,6 +264,15 @@ static const double LAST_BLOCK = 0.037;      /* the share of a block's reads tha
 static const double DEEP = 0.01;       /* what each further 64 bytes under way in a thread cost */
 static const double X_COLUMN = 4.5e-7; /* each further column of X that a lane has */
 static const double X_FRAGMENTS = 8.9e-7; /* the columns of X of mma.sync, few or all */
+
+static const double PREFETCH_GAIN = 0.95; /* of everything, where it is a part of a block's K */
+static const double PREFETCH_LOSS = 1.05; /* where it is all */
+
+/* Groups of vectors, under way together, that a lane walks over. */
+static double groups_of(const roles *r, const shape *s, const int32_t *v)
+{
+    return (double)gki_ceil_div(gki_ceil_div(r->k, v[SPLIT_K]), s->block_k);
+}
 
 /* The time in which reads cannot be under way because their turn has not come. */
 static double busy_seconds(const roles *r, const shape *s, const gk_device_info *device,
@@ -273,7 +293,7 @@ static double busy_seconds(const roles *r, const shape *s, const gk_device_info 
         v[MMA] ? elements * (double)r->size / 4 * columns : (double)s->multiplies + elements;
     const double issue = threads / 32 * (products + 40) / 4 * WARP_INSTRUCTION / clock;
     const double group = GROUP_LATENCY + issue * gki_at_least(live, 1);
-    const double groups = (double)gki_ceil_div(gki_ceil_div(r->k, v[SPLIT_K]), s->block_k);
+    const double groups = groups_of(r, s, v);
     const double outputs = (double)s->block_rows * v[TILE];
     return gki_at_least(share / live, 1) *
            (groups * group + BLOCK_START + THREAD_OUTPUT * outputs / threads);
@@ -301,7 +321,10 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double both = sqrt(sqrt(pow(memory, 4) + pow(busy, 4)));
     const double x = v[MMA] ? X_FRAGMENTS : X_COLUMN * (v[TILE] - 1);
     const double last = LAST_BLOCK * bytes / blocks / bandwidth * device->sm_count;
-    const double deep = 1 + DEEP * gki_at_least((double)s.in_flight / 64 - 1, 0);
+    double deep = 1 + DEEP * gki_at_least((double)s.in_flight / 64 - 1, 0);
+    if (v[PREFETCH]) {
+        deep *= groups_of(&r, &s, v) > 1 ? PREFETCH_GAIN : PREFETCH_LOSS;
+    }
     return (KERNEL_START + x + last + both + (v[SPLIT_K] > 1 ? SPLIT_SUM : 0)) * deep;
 }
 

@@ -11,12 +11,12 @@
 
 #include "op/matmul_parts.h"
 
-static const int32_t block_m_values[] = {8, 16, 32, 64, 128, 192, 256};
+static const int32_t block_m_values[] = {8, 16, 32, 64, 72, 80, 128, 144, 192, 256};
 static const int32_t block_n_values[] = {32, 64, 96, 112, 128, 160, 192, 224, 256};
 static const int32_t block_k_values[] = {32, 64, 128, 256};
 static const int32_t consumers_values[] = {1, 2, 3};
 static const int32_t pingpong_values[] = {0, 1};
-static const int32_t cluster_values[] = {1, 2};
+static const int32_t cluster_values[] = {1, 2, 4};
 static const int32_t cluster_k_values[] = {1, 2, 4, 8};
 static const int32_t swap_values[] = {0, 1};
 static const int32_t split_k_values[] = {1, 2, 3, 4, 6, 8, 16, 32};
@@ -140,7 +140,7 @@ static void set_operand(bool k_major, int64_t extent, int64_t share, const gki_w
     const int64_t rows = k_major ? extent : block_k;
     const int64_t slabs = k_major ? block_k / s->span : gki_ceil_div(extent, s->span);
     *bytes = slabs * rows * 128;
-    *box_rows = rows / share;
+    *box_rows = rows < 8 * share ? 0 : rows % (8 * share) == 0 ? rows / share : 8;
 }
 
 /* The way out of one warpgroup's sums, as the template lays it out. */
@@ -148,8 +148,8 @@ static void set_way_out(const gk_problem *problem, gki_wgmma_shape *s)
 {
     const int64_t size = (int64_t)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
     s->slab_y = smaller(s->out_y & -s->out_y, s->by_tma ? 128 / size : 32);
-    if (s->shifted) {
-        s->slab_y = smaller(s->out_y, 256 / size) / 8 * 8;
+    if (s->shifted || (s->by_tma && !s->y_contiguous)) {
+        s->slab_y = larger(smaller(s->out_y, (s->shifted ? 256 : 128) / size) / 8 * 8, 8);
         while (s->slab_y > 8 && s->out_y % s->slab_y != 0) {
             s->slab_y -= 8;
         }
@@ -229,18 +229,21 @@ static bool check_values(const gk_problem *problem, const int32_t *v, gk_reason 
     if (v[WGMMA_PINGPONG] && (v[WGMMA_CONSUMERS] != 2 || v[WGMMA_CLUSTER_K] > 1)) {
         return REFUSE(reason, "PINGPONG takes two warpgroups, which have several tiles");
     }
-    if (team > 2 || (team > 1 && v[WGMMA_CLUSTER_K] > 1)) {
-        return REFUSE(reason, "a cluster shares an operand along one axis, or K");
+    if (team > 8 || (team > 1 && v[WGMMA_CLUSTER_K] > 1)) {
+        return REFUSE(reason, "8 blocks of a cluster share operands, or they share K");
     }
-    if ((v[WGMMA_CLUSTER_M] > 1 && problem->dims[MATMUL_M] <= v[WGMMA_BLOCK_M]) ||
-        (v[WGMMA_CLUSTER_N] > 1 && problem->dims[MATMUL_N] <= v[WGMMA_BLOCK_N])) {
+    if (team > 2 && (v[WGMMA_PINGPONG] || v[WGMMA_SPLIT_K] > 1)) {
+        return REFUSE(reason, "blocks of larger clusters have one whole tile");
+    }
+    if (problem->dims[MATMUL_M] <= (v[WGMMA_CLUSTER_M] - 1) * v[WGMMA_BLOCK_M] ||
+        problem->dims[MATMUL_N] <= (v[WGMMA_CLUSTER_N] - 1) * v[WGMMA_BLOCK_N]) {
         return REFUSE(reason, "a cluster would compute beside C");
     }
     if (x % (v[WGMMA_PINGPONG] ? 64 : 64 * v[WGMMA_CONSUMERS]) != 0) {
         return REFUSE(reason, "the tile's rows are not shared by the warpgroups, 64 a piece");
     }
-    if (v[WGMMA_SWAP] && element != 4 && (problem->dims[MATMUL_M] > 256 || y > 128)) {
-        return REFUSE(reason, "SWAP is for few rows");
+    if (v[WGMMA_SWAP] && element != 4 && team <= 2 && (problem->dims[MATMUL_M] > 256 || y > 128)) {
+        return REFUSE(reason, "SWAP is for few rows, or in large clusters");
     }
     return true;
 }
@@ -283,8 +286,8 @@ static bool check_tile(const int32_t *v, const gki_wgmma_shape *s, gk_reason *re
     if (v[WGMMA_SWAP] && s->element == 4 && !from_registers && s->tile_y > 128) {
         return REFUSE(reason, "SWAP is for few rows");
     }
-    if (s->x_box_rows % 8 != 0 || s->y_box_rows % 8 != 0) {
-        return REFUSE(reason, "a block's share of a tile is no multiple of 8 rows");
+    if (s->x_box_rows == 0 || s->y_box_rows == 0) {
+        return REFUSE(reason, "a block's share of a tile is below 8 rows");
     }
     return true;
 }
@@ -332,6 +335,11 @@ static bool check_launch(const gk_problem *problem, const gk_device_info *device
         (!device->is_emulated || s->a_form != WGMMA_AS_IT_IS || s->b_form != WGMMA_AS_IT_IS)) {
         return gk_refuse(reason, "%lld clusters share K, %lld run at once", (long long)clusters,
                          (long long)seats);
+    }
+    if (s->team > 2 && ((clusters > seats && !device->is_emulated) || s->a_form != WGMMA_AS_IT_IS ||
+                        s->b_form != WGMMA_AS_IT_IS)) {
+        return gk_refuse(reason, "%lld clusters of %d, %lld run at once", (long long)clusters,
+                         (int)s->cluster, (long long)seats);
     }
     if (v[WGMMA_PINGPONG] && clusters <= seats) {
         return REFUSE(reason, "PINGPONG is for several tiles a block");
