@@ -1,7 +1,7 @@
 // Reduction of an axis across which the elements of x adjoin. A thread takes VEC columns down every
 // ROWS-th element of the axis; a block covers TILE columns, and several blocks may share the axis
-// (the grid has a multiple of the tiles then). All threads' results of a column are put together
-// in the order of the axis.
+// (the grid has a multiple of the tiles then). The threads' results of a column are put together by
+// a tree, the blocks' in the order of the axis.
 #include "gk/reduce.cuh"
 
 namespace gk {
@@ -9,6 +9,7 @@ namespace gk {
 constexpr int VEC = VECTOR / SIZE;
 constexpr int ROWS = THREADS / LANES;
 constexpr int TILE = LANES * VEC;
+static_assert((ROWS & (ROWS - 1)) == 0, "halves of halves");
 
 // The registers a thread surely makes do with give the number of blocks to fit on a multiprocessor.
 constexpr int REGISTERS =
@@ -68,7 +69,7 @@ GK_DEVICE void take_rows(state (&s)[VEC], const vector<VECTOR> (&v)[UNROLL], gk_
 // What all splits have of one place of the tile, in their order.
 GK_DEVICE state merge_splits(const state *from, gk_u32 splits)
 {
-    constexpr int AHEAD = 8; // under way together
+    constexpr int AHEAD = 16; // under way together
     state s = identity();
     GK_NO_UNROLL
     for (gk_u32 first = 0; first < splits; first += AHEAD) {
@@ -156,14 +157,18 @@ GK_KERNEL(THREADS, gk::MIN_BLOCKS, gk_reduce_args, args)
         places[(row * VEC + i) * LANES + lane] = s[i];
     }
     __syncthreads();
+    GK_NO_UNROLL
+    for (int rows = ROWS / 2; rows > 0; rows /= 2) {
+        GK_NO_UNROLL
+        for (int i = (int)threadIdx.x; i < rows * TILE; i += THREADS) {
+            places[i] = merge(places[i], places[rows * TILE + i]);
+        }
+        __syncthreads();
+    }
     state *const partials = (state *)args.partials + (gk_i64)tile * splits * TILE;
     GK_NO_UNROLL
     for (int i = (int)threadIdx.x; i < TILE; i += THREADS) {
-        state all = places[i];
-        GK_NO_UNROLL
-        for (int other = 1; other < ROWS; other++) {
-            all = merge(all, places[other * TILE + i]);
-        }
+        const state all = places[i];
         const gk_i64 to = first_column + i % LANES * VEC + i / LANES;
         if (splits > 1) {
             partials[(gk_i64)split * TILE + i] = all;

@@ -74,6 +74,27 @@ GK_DEVICE tile tile_of(const gk_transpose_args &args)
     return t;
 }
 
+// Items of a block's `n` columns that threads take in turn: where a thread's first one lies, and
+// how far from it the u-th does. Powers of two, so that the one or the other divides.
+GK_DEVICE int first_row(int n)
+{
+    return (int)(threadIdx.x / (gk_u32)n);
+}
+GK_DEVICE int first_col(int n)
+{
+    return (int)(threadIdx.x % (gk_u32)n);
+}
+GK_DEVICE constexpr int rows_on(int n, int u)
+{
+    return u * THREADS / n;
+}
+GK_DEVICE constexpr int cols_on(int n, int u)
+{
+    return u * THREADS % n;
+}
+static_assert(THREADS % UNITS_C == 0 || UNITS_C % THREADS == 0, "powers of two");
+static_assert(THREADS % CHUNKS_R == 0 || CHUNKS_R % THREADS == 0, "powers of two");
+
 // The u-th unit of the thread.
 struct unit {
     int r, c; // of its first element in the tile
@@ -83,10 +104,9 @@ struct unit {
 
 GK_DEVICE unit unit_of(const tile &t, int u)
 {
-    const int index = u * THREADS + (int)threadIdx.x;
     unit i;
-    i.r = index / UNITS_C * UNIT_R;
-    i.c = index % UNITS_C * UNIT_C;
+    i.r = (first_row(UNITS_C) + rows_on(UNITS_C, u)) * UNIT_R;
+    i.c = (first_col(UNITS_C) + cols_on(UNITS_C, u)) * UNIT_C;
     i.whole = i.r + UNIT_R <= t.rows && i.c + UNIT_C <= t.cols;
     i.some = i.r < t.rows && i.c < t.cols && !i.whole;
     return i;
@@ -98,24 +118,35 @@ template <int ELEMENTS> GK_DEVICE gk_i64 step_of(gk_i64 stride)
     return ELEMENTS > 1 ? 1 : stride;
 }
 
-GK_DEVICE void load(const gk_transpose_args &args, const tile &t, const unit &i,
+// The first element of the thread's first unit.
+GK_DEVICE const element *units_of(const gk_transpose_args &args, const tile &t)
+{
+    return t.x + first_row(UNITS_C) * UNIT_R * args.x_row_stride +
+           first_col(UNITS_C) * UNIT_C * step_of<UNIT_C>(args.x_col_stride);
+}
+
+// The u-th unit of those.
+GK_DEVICE void load(const gk_transpose_args &args, const element *units, int u,
                     gk_u32 (&to)[UNIT_R][X_WORDS])
 {
-    const element *from = t.x + i.r * args.x_row_stride + i.c * step_of<UNIT_C>(args.x_col_stride);
+    const element *from = units + rows_on(UNITS_C, u) * UNIT_R * args.x_row_stride +
+                          cols_on(UNITS_C, u) * UNIT_C * step_of<UNIT_C>(args.x_col_stride);
     GK_UNROLL
     for (int r = 0; r < UNIT_R; r++) {
         load_global<X_BYTES>(to[r], from + r * args.x_row_stride);
     }
 }
 
-GK_DEVICE void copy(const gk_transpose_args &args, const tile &t)
+// FULL: all units are whole. Loads without conditions are under way together.
+template <bool FULL> GK_DEVICE void copy(const gk_transpose_args &args, const tile &t)
 {
     alignas(16) gk_u32 held[UNITS_THREAD][UNIT_R][X_WORDS];
+    const element *const units = units_of(args, t);
     GK_UNROLL
     for (int u = 0; u < UNITS_THREAD; u++) {
         const unit i = unit_of(t, u);
-        if (i.whole) {
-            load(args, t, i, held[u]);
+        if (FULL || i.whole) {
+            load(args, units, u, held[u]);
         }
     }
     GK_UNROLL
@@ -123,7 +154,7 @@ GK_DEVICE void copy(const gk_transpose_args &args, const tile &t)
         const unit i = unit_of(t, u);
         const gk_i64 step = step_of<UNIT_C>(args.out_col_stride);
         element *const to = t.out + i.r * args.out_row_stride + i.c * step;
-        if (i.whole) {
+        if (FULL || i.whole) {
             store_global<X_BYTES>(to, held[u][0]);
         } else if (i.some) {
             const element *const from =
@@ -152,20 +183,22 @@ GK_DEVICE void take_edge(const gk_transpose_args &args, const tile &t, const uni
     }
 }
 
+template <bool FULL>
 GK_DEVICE void take(const gk_transpose_args &args, const tile &t, unsigned char *shared)
 {
     alignas(16) gk_u32 held[UNITS_THREAD][UNIT_R][X_WORDS];
+    const element *const units = units_of(args, t);
     GK_UNROLL
     for (int u = 0; u < UNITS_THREAD; u++) {
         const unit i = unit_of(t, u);
-        if (i.whole) {
-            load(args, t, i, held[u]);
+        if (FULL || i.whole) {
+            load(args, units, u, held[u]);
         }
     }
     GK_UNROLL
     for (int u = 0; u < UNITS_THREAD; u++) {
         const unit i = unit_of(t, u);
-        if (i.whole) {
+        if (FULL || i.whole) {
             gk_u32 chunks[UNIT_C][OUT_WORDS];
             turn<SIZE, UNIT_R, UNIT_C>(held[u], chunks);
             GK_UNROLL
@@ -178,20 +211,24 @@ GK_DEVICE void take(const gk_transpose_args &args, const tile &t, unsigned char 
     }
 }
 
+template <bool FULL>
 GK_DEVICE void give(const gk_transpose_args &args, const tile &t, const unsigned char *shared)
 {
+    const gk_i64 r_stride = step_of<UNIT_R>(args.out_row_stride);
+    element *const chunks =
+        t.out + first_row(CHUNKS_R) * args.out_col_stride + first_col(CHUNKS_R) * UNIT_R * r_stride;
     GK_UNROLL
     for (int u = 0; u < CHUNKS_THREAD; u++) {
-        const int index = u * THREADS + (int)threadIdx.x;
-        const int c = index / CHUNKS_R;
-        const int r = index % CHUNKS_R * UNIT_R;
-        if (c >= t.cols || r >= t.rows) {
+        const int c = first_row(CHUNKS_R) + rows_on(CHUNKS_R, u);
+        const int chunk_r = first_col(CHUNKS_R) + cols_on(CHUNKS_R, u);
+        const int r = chunk_r * UNIT_R;
+        if (!FULL && (c >= t.cols || r >= t.rows)) {
             continue;
         }
-        const unsigned char *const chunk = shared + place_of(c, index % CHUNKS_R);
-        element *const to =
-            t.out + c * args.out_col_stride + r * step_of<UNIT_R>(args.out_row_stride);
-        if (r + UNIT_R <= t.rows) {
+        const unsigned char *const chunk = shared + place_of(c, chunk_r);
+        element *const to = chunks + rows_on(CHUNKS_R, u) * args.out_col_stride +
+                            cols_on(CHUNKS_R, u) * UNIT_R * r_stride;
+        if (FULL || r + UNIT_R <= t.rows) {
             alignas(16) gk_u32 words[OUT_WORDS];
             vector<OUT_BYTES>::load(words, chunk);
             store_global<OUT_BYTES>(to, words);
@@ -209,12 +246,24 @@ GK_DEVICE void give(const gk_transpose_args &args, const tile &t, const unsigned
 GK_KERNEL(THREADS, 1, gk_transpose_args, args)
 {
     const gk::tile t = gk::tile_of(args);
+    const bool full = gk::UNITS % THREADS == 0 && gk::CHUNKS % THREADS == 0 && t.rows == TILE_R &&
+                      t.cols == TILE_C;
     if constexpr (COPY) {
-        gk::copy(args, t);
+        if (full) {
+            gk::copy<true>(args, t);
+        } else {
+            gk::copy<false>(args, t);
+        }
     } else {
         GK_DYNAMIC_SHARED(shared);
-        gk::take(args, t, shared);
-        __syncthreads();
-        gk::give(args, t, shared);
+        if (full) {
+            gk::take<true>(args, t, shared);
+            __syncthreads();
+            gk::give<true>(args, t, shared);
+        } else {
+            gk::take<false>(args, t, shared);
+            __syncthreads();
+            gk::give<false>(args, t, shared);
+        }
     }
 }

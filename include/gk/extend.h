@@ -146,8 +146,8 @@ typedef struct gk_launch {
 /*
  * A view of an operand for the tensor memory accelerator: an array whose elements follow one
  * another in dimension 0, and the box of it that one instruction moves. Elements of a box outside
- * the array are read as zeros and not written. A box begins at a multiple of 16 bytes in
- * dimension 0.
+ * the array are read as zeros and not written, but for those that share the last 16 bytes of a line
+ * with elements inside. A box begins at a multiple of 16 bytes in dimension 0.
  */
 typedef struct gk_map_desc {
     void *data;                       /* 16-byte aligned */

@@ -116,6 +116,12 @@ GK_DEVICE constexpr int blocks_with(int threads, int rows, int vectors)
     return blocks < 1 || vectors > 8 ? 1 : smaller(blocks, 32);
 }
 
+// Vectors in shared memory whose weights and biases are asked for together.
+GK_DEVICE constexpr int factors_ahead(int threads)
+{
+    return threads > 512 ? (HAS_BIAS ? 1 : 2) : HAS_WEIGHT && !HAS_BIAS ? 4 : 2;
+}
+
 // Vectors that a row has at most, but never 0.
 GK_DEVICE gk_i64 most_vectors(gk_i64 cols)
 {
@@ -199,45 +205,60 @@ GK_DEVICE void unpack(ACC (&x)[VEC], const gk_u32 (&words)[WORDS])
     }
 }
 
-// N elements of a weight or bias from element `at` on.
-template <class U, int ALIGN, int N>
-GK_DEVICE void load_factors(ACC (&out)[N], const void *from, gk_i64 stride, gk_i64 at)
-{
-    constexpr int BYTES = N * (int)sizeof(U);
-    const U *const u = (const U *)from;
-    if constexpr (N > 1 && !PEEL && ALIGN >= smaller(BYTES, 16)) {
-        gk_u32 words[BYTES < 4 ? 1 : BYTES / 4];
-        load_words<BYTES>(words, u + at);
-        GK_UNROLL
-        for (int e = 0; e < N; e++) {
-            out[e] = load_as<ACC>(packed<U>::get(words, e));
-        }
-    } else {
-        GK_UNROLL
-        for (int e = 0; e < N; e++) {
-            out[e] = load_as<ACC>(u[(at + e) * stride]);
+// N elements of a weight or bias, as they are in memory.
+template <class U, int N> struct factors {
+    static constexpr int BYTES = N * (int)sizeof(U);
+    gk_u32 words[BYTES < 4 ? 1 : BYTES / 4];
+
+    // From element `at` on.
+    template <int ALIGN> GK_DEVICE void load(const void *from, gk_i64 stride, gk_i64 at)
+    {
+        const U *const u = (const U *)from;
+        if constexpr (N > 1 && !PEEL && ALIGN >= smaller(BYTES, 16)) {
+            load_words<BYTES>(words, u + at);
+        } else {
+            GK_UNROLL
+            for (int e = 0; e < N; e++) {
+                packed<U>::put(words, e, u[(at + e) * stride]);
+            }
         }
     }
-}
+
+    GK_DEVICE ACC get(int e) const
+    {
+        return load_as<ACC>(packed<U>::get(words, e));
+    }
+};
+
+// What N elements of a row are multiplied with and what is added. Stores keep later loads from
+// being moved before them, so that those of several vectors are asked for together.
+template <int N> struct row_factors {
+    factors<WEIGHT_TYPE, HAS_WEIGHT ? N : 1> weight;
+    factors<BIAS_TYPE, HAS_BIAS ? N : 1> bias;
+
+    GK_DEVICE void load(const gk_rows_args &args, gk_i64 at)
+    {
+        if constexpr (HAS_WEIGHT) {
+            weight.template load<WEIGHT_ALIGN>(args.weight, args.weight_stride, at);
+        }
+        if constexpr (HAS_BIAS) {
+            bias.template load<BIAS_ALIGN>(args.bias, args.bias_stride, at);
+        }
+    }
+};
 
 // Computes and stores N elements from element `at` of the row on.
 template <int N>
-GK_DEVICE void put_elements(const gk_rows_args &args, const row_result &result,
+GK_DEVICE void put_elements(const row_factors<N> &factors, const row_result &result,
                             const row_view &view, gk_i64 at, const ACC (&x)[N])
 {
     constexpr int BYTES = N * (int)sizeof(OUT_TYPE);
-    ACC weight[N], bias[N];
     gk_u32 words[BYTES < 4 ? 1 : BYTES / 4];
-    if constexpr (HAS_WEIGHT) {
-        load_factors<WEIGHT_TYPE, WEIGHT_ALIGN>(weight, args.weight, args.weight_stride, at);
-    }
-    if constexpr (HAS_BIAS) {
-        load_factors<BIAS_TYPE, BIAS_ALIGN>(bias, args.bias, args.bias_stride, at);
-    }
     GK_UNROLL
     for (int e = 0; e < N; e++) {
-        const ACC y = apply(result, x[e], HAS_WEIGHT ? weight[e] : 0, HAS_BIAS ? bias[e] : 0);
-        packed<OUT_TYPE>::put(words, e, store_as<OUT_TYPE>(y));
+        const ACC weight = HAS_WEIGHT ? factors.weight.get(HAS_WEIGHT ? e : 0) : 0;
+        const ACC bias = HAS_BIAS ? factors.bias.get(HAS_BIAS ? e : 0) : 0;
+        packed<OUT_TYPE>::put(words, e, store_as<OUT_TYPE>(apply(result, x[e], weight, bias)));
     }
     if constexpr (N > 1 && OUT_UNIT) {
         if (view.wide) {
@@ -249,6 +270,15 @@ GK_DEVICE void put_elements(const gk_rows_args &args, const row_result &result,
     for (int e = 0; e < N; e++) {
         view.out[(at + e) * view.out_stride] = packed<OUT_TYPE>::get(words, e);
     }
+}
+
+template <int N>
+GK_DEVICE void put_elements(const gk_rows_args &args, const row_result &result,
+                            const row_view &view, gk_i64 at, const ACC (&x)[N])
+{
+    row_factors<N> factors;
+    factors.load(args, at);
+    put_elements(factors, result, view, at, x);
 }
 
 // Edges `begin`, begin + step, .. of a row, as many of them as there may be.
@@ -346,7 +376,8 @@ template <int N, int EDGES> struct row_in_registers {
 
 // The same in shared memory, as many vectors as there are up to `limit`, at most `most`. Vector i
 // of the thread lies at space + i * pitch, and no other thread touches it.
-template <int EDGES> struct row_in_shared {
+// AHEAD vectors are stored at a time.
+template <int EDGES, int AHEAD> struct row_in_shared {
     row_view view;
     gk_i64 begin, step, limit;
     int count, most;
@@ -409,6 +440,27 @@ template <int EDGES> struct row_in_shared {
         edges.each(view, begin, step, f);
     }
 
+    // Stores COUNT vectors from vector `i` on, and loads those of the view in their places.
+    template <int COUNT>
+    GK_DEVICE void put(const gk_rows_args &args, const row_result &result, const row_view &now,
+                       int i)
+    {
+        row_factors<VEC> factors[COUNT];
+        GK_UNROLL
+        for (int k = 0; k < COUNT; k++) {
+            factors[k].load(args, now.at(begin + (i + k) * step));
+        }
+        GK_UNROLL
+        for (int k = 0; k < COUNT; k++) {
+            ACC x[VEC];
+            get(x, i + k);
+            put_elements(factors[k], result, now, now.at(begin + (i + k) * step), x);
+            if (i + k < count) {
+                load(i + k);
+            }
+        }
+    }
+
     // Stores the row and loads the same vectors of `next` behind it. Rows may begin differently, so
     // that either may have a vector more.
     GK_DEVICE void put_all(const gk_rows_args &args, const row_result &result, const row_view &next)
@@ -418,16 +470,16 @@ template <int EDGES> struct row_in_shared {
         edges.put(args, result, now, begin, step);
         edges.load(next, begin, step);
         place(next);
-        _Pragma("unroll 2") for (int i = 0; i < had; i++)
-        {
-            ACC x[VEC];
-            get(x, i);
-            put_elements(args, result, now, now.at(begin + i * step), x);
-            if (i < count) {
-                load(i);
-            }
+        int i = 0;
+        GK_NO_UNROLL
+        for (; i + AHEAD <= had; i += AHEAD) {
+            put<AHEAD>(args, result, now, i);
         }
-        for (int i = had; i < count; i++) {
+        GK_NO_UNROLL
+        for (; i < had; i++) {
+            put<1>(args, result, now, i);
+        }
+        for (; i < count; i++) {
             load(i);
         }
         cp_async_commit();

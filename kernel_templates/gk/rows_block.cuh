@@ -44,7 +44,7 @@ GK_DEVICE void rows_held(const gk_rows_args &args, Merger &merger, unsigned char
         row_in_registers<N, THREAD_EDGES> held;
         rows_through(args, held, merger, (gk_i64)rank * (THREADS * N) + threadIdx.x, row, step);
     } else {
-        row_in_shared<THREAD_EDGES> held;
+        row_in_shared<THREAD_EDGES, factors_ahead(THREADS)> held;
         const gk_i64 most = (most_vectors(args.cols) + PARTS * THREADS - 1) / (PARTS * THREADS);
         held.most = (int)most;
         held.limit = (rank + 1) * most * THREADS;

@@ -18,6 +18,9 @@ struct cluster_merger {
     // which by then had read what the same half held.
     GK_DEVICE summary operator()(const summary &warp)
     {
+        if (turn == 0) {
+            cluster_wait(); // all barriers are there; the row is on its way meanwhile
+        }
         const int lane = threadIdx.x % 32;
         const unsigned half = turn % 2;
         float4 *const here = slots + half * CLUSTER_WARPS;
@@ -46,7 +49,6 @@ GK_DEVICE void rows_cluster(const gk_rows_args &args)
         mbarrier_init_fence();
     }
     cluster_arrive();
-    cluster_wait();
     rows_held<CLUSTER, VECTORS>(args, merger, shared + SLOT_BYTES + 16, (int)merger.rank);
 }
 

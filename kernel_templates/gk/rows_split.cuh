@@ -36,7 +36,7 @@ GK_DEVICE void rows_split(const gk_rows_args &args)
     const gk_i64 steps = (most_vectors(args.cols) + STEP - 1) / STEP;
     const gk_i64 share = (steps + parts - 1) / parts * STEP;
     unsigned turn = 0;
-    row_in_shared<0> held;
+    row_in_shared<0, factors_ahead(THREADS)> held;
     held.most = (int)args.held;
     held.limit = (part + 1) * share;
     held.space = shared + 2 * (THREADS / 32) * sizeof(summary_slot) + threadIdx.x * (VEC * SIZE);

@@ -115,7 +115,11 @@ static double model(const gk_problem *problem, const gk_device_info *device,
                      ? 3e-7 + 3e-9 * (double)(s.rows * s.tile) / v[THREADS] * (double)s.vec
                      : 1e-7;
     cost.split = s.splits > 1;
-    return gki_reduce_seconds(problem, device, &cost) + (cost.split ? 2e-8 * (double)s.splits : 0);
+    /* The last block of a tile reads what the others have, 16 splits of a column a thread at once.
+     */
+    const double merges =
+        (double)gki_reduce_ceil_div(s.tile, v[THREADS]) * (double)gki_reduce_ceil_div(s.splits, 16);
+    return gki_reduce_seconds(problem, device, &cost) + (cost.split ? 1e-6 * merges : 0);
 }
 
 const gk_variant gki_reduce_columns = {

@@ -73,6 +73,9 @@ void gki_rows_block_launch(const gk_problem *problem, const gk_device_info *devi
     }
 }
 
+/* Seconds that a row takes longer to pass through shared memory than through registers. */
+static const double SHARED = 4e-7;
+
 double gki_rows_block_model(const gk_problem *problem, const gk_device_info *device,
                             const gk_config *config)
 {
@@ -91,6 +94,6 @@ double gki_rows_block_model(const gk_problem *problem, const gk_device_info *dev
     e.elements = (double)(held(&s, v) * v[THREADS] * s.vec);
     e.vec = (double)s.vec;
     /* A barrier costs more with more warps. */
-    e.exchange = 2e-7 + 2e-10 * v[THREADS];
+    e.exchange = 2e-7 + 2e-10 * v[THREADS] + (v[VECTORS] == 0 ? SHARED : 0);
     return gki_rows_seconds(problem, device, &e);
 }

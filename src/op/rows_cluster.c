@@ -74,8 +74,11 @@ void gki_rows_cluster_launch(const gk_problem *problem, const gk_device_info *de
         out->smem += held(&s, v) * v[THREADS] * s.vec * s.size;
     }
     if (v[PERSIST]) {
-        const int64_t at_once =
-            device->sm_count * resident(problem, device, v, out->smem) / v[CLUSTER];
+        /* Clusters stay within a group of 16 or 18 multiprocessors (H100), of which larger ones
+         * fill 16; one that has to wait for the others' last row would take as long again. */
+        const int64_t whole =
+            v[CLUSTER] > 2 && device->sm_count > 16 ? device->sm_count / 16 * 16 : device->sm_count;
+        const int64_t at_once = whole * resident(problem, device, v, out->smem) / v[CLUSTER];
         clusters = gki_rows_smaller(clusters, at_once > 0 ? at_once : 1);
     }
     out->grid = clusters * v[CLUSTER];

@@ -121,11 +121,15 @@ static void set_sizes(gk_tensor *tensors, int64_t m, int64_t n, int64_t b)
     }
 }
 
-/* Up to the limit, odd where it is cut; never 1 for a longer axis, whose stride means something. */
-static int64_t cut(int64_t size, double limit)
+/* Up to the limit. Where it is cut, it is an odd number of `unit` elements if the whole size is a
+ * multiple of them, else odd; never 1 for a longer axis, whose stride means something. */
+static int64_t cut(int64_t size, double limit, int64_t unit)
 {
     if ((double)size <= limit) {
         return size;
+    }
+    if (unit > 1 && size % unit == 0 && limit >= (double)unit) {
+        return (((int64_t)limit / unit - 1) | 1) * unit;
     }
     const int64_t odd = ((int64_t)limit - 1) | 1;
     return odd > 3 ? odd : 3 < size ? 3 : size;
@@ -150,11 +154,13 @@ bool gki_transpose_reduce(const gk_call *call, int64_t max_flops, gk_tensor *ten
     const int last = x->rank - 1;
     const int64_t m = x->shape[last - 1];
     const int64_t n = x->shape[last];
-    const int64_t b = last == 2 ? cut(x->shape[0], 2) : 1;
+    /* Elements of 16 bytes: what lines are made of where tensor maps can describe them. */
+    const int64_t unit = 16 / (int64_t)gk_dtype_size((gk_dtype)x->dtype);
+    const int64_t b = last == 2 ? cut(x->shape[0], 2, 1) : 1;
     const double elements = fmin((double)max_flops / 8, 0x1p20) / (double)(b > 0 ? b : 1);
     const double side = fmax(sqrt(elements), 3);
-    int64_t small_m = cut(m, fmax(side, elements / (double)(n > 0 ? n : 1)));
-    int64_t small_n = cut(n, fmax(3, elements / (double)(small_m > 0 ? small_m : 1)));
+    int64_t small_m = cut(m, fmax(side, elements / (double)(n > 0 ? n : 1)), unit);
+    int64_t small_n = cut(n, fmax(3, elements / (double)(small_m > 0 ? small_m : 1)), unit);
     gk_problem problem;
     memset(&problem, 0, sizeof(problem));
     copy_call(call, tensors, out);

@@ -157,10 +157,11 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
 static const double KERNEL_START = 2e-6;
 static const double LATENCY = 1.1e-6;     /* of a block: load, turn, store */
 static const double BANDWIDTH = 0.90;     /* of what the memory's pins could do */
-static const double SHORT_SEGMENT = 0.08; /* what lines below 256 bytes cost, a half each */
+static const double SHORT_SEGMENT = 0.04; /* what lines below 256 bytes cost, a half each */
 static const double FAR_LINES = 0.02;     /* what lines add that blocks at work do not continue */
 static const double ACCESS = 128;         /* bytes a clock between a multiprocessor and its L1 */
 static const double INSTRUCTIONS = 3;     /* that an access takes */
+static const double UNIT = 7e-8;          /* of a thread, while nothing else hides it */
 
 /* Blocks that a multiprocessor holds at once. */
 static double resident(const gk_device_info *device, const shape *s, int64_t threads, bool copy)
@@ -212,9 +213,10 @@ static double model(const gk_problem *problem, const gk_device_info *device,
         v.copy ? 2 / (double)s.unit_c : 1 / (double)s.unit_c + 3 / (double)s.unit_r;
     const double instructions = area / size / 32 * (INSTRUCTIONS * accesses + 1) / 4 / sms / clock;
     const double waves = ceil(blocks / (sms * live));
+    const double units = (double)gki_transpose_ceil_div(s.units, c[THREADS]);
     const double busy = waves * (LATENCY + live * (double)s.bytes * passes / clock);
     return KERNEL_START + fmax(fmax(memory, busy), fmax(issue, instructions)) +
-           0.1 * (issue + instructions);
+           0.1 * (issue + instructions) + UNIT * units;
 }
 
 const gk_variant gki_transpose_tile = {

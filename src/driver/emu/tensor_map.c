@@ -195,7 +195,11 @@ void gki_emu_box_write(const gki_emu_box *box, const unsigned char *data)
         uint32_t n = 0;
         unsigned char *to = walk_global(&w, &skip, &n);
         if (to != NULL) {
-            memcpy(to, data + (size_t)w.index * w.bytes + skip, n);
+            /* Rows are cut at multiples of 16 bytes only, as the H100 does it. */
+            const int64_t line = box->map->dims[0] * box->map->element;
+            const int64_t cut = (line + CHUNK - 1) / CHUNK * CHUNK - box->at[0] * box->map->element;
+            const uint32_t end = cut < w.bytes ? (uint32_t)cut : w.bytes;
+            memcpy(to, data + (size_t)w.index * w.bytes + skip, end - skip);
         }
     }
 }
