@@ -72,7 +72,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     static constexpr int COUNT = (TOTAL + THREADS - 1) / THREADS;
     static constexpr int ROW_STEP = THREADS / PER_ROW;
     // a rough count beyond that of 16-byte pieces
-    static constexpr int REGISTERS = THROUGH_REGISTERS ? COUNT * 3 / 2
+    static constexpr int REGISTERS = THROUGH_REGISTERS ? COUNT * (K_CONTIGUOUS ? 3 : 4) / 2
                                      : PIECE < 16      ? 12 + COUNT * 2
                                                        : 0;
     static_assert(THREADS % PER_ROW == 0, "pieces of a row are dealt to whole groups of threads");
@@ -159,12 +159,13 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
         }
     }
 
-    // Is piece (slab, at) to be copied where all K exists? A piece that the edge along M or N cuts
-    // is copied whole, although it ends in the padding between two rows: what it brings only meets
-    // columns that are not stored. Behind the last row (of K) there is no padding; fill() has it.
-    GK_DEVICE bool exists(int slab, int at) const
+    // Is piece (slab, at) to be copied where all K exists, with `edge` = inside? A piece that the
+    // edge along M or N cuts is copied whole, although it ends in the padding between two rows:
+    // what it brings only meets columns that are not stored. Behind the last row (of K) there is no
+    // padding; fill() has it.
+    static GK_DEVICE bool exists(int slab, int at, int edge)
     {
-        return K_CONTIGUOUS ? at * ROW_STEP < inside : slab * SLAB_STEP * PITCH < inside;
+        return (K_CONTIGUOUS ? at * ROW_STEP : slab * SLAB_STEP * PITCH) < edge;
     }
 
     GK_DEVICE int store_offset(int slab, int at) const
@@ -173,28 +174,42 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
                (at - at % PATTERNS) * ROW_STEP * PITCH;
     }
 
-    // Starts the copies of a tile all of whose K exists. Outside the matrix are zeros.
+    // Starts the copies of a tile all of whose K exists. Outside the matrix are zeros. The opaque
+    // values spare registers: destinations differ in immediate offsets only, and what exists() says
+    // is not kept from tile to tile where it is more than a few predicates.
     GK_DEVICE void copy(unsigned char *stage) const
     {
         // narrow pieces: enough work for a loop, and unrolled they need many registers
         constexpr bool LOOP = COUNT > 16;
         constexpr int INNER = LOOP ? GROUP : PER_SLAB;
         constexpr int OUTER = LOOP ? 1 : SLAB_COUNT;
+        constexpr bool MANY = (K_CONTIGUOUS ? PER_SLAB : SLAB_COUNT) > 3;
+        const int edge = MANY ? (int)opaque((gk_u32)inside) : inside;
         GK_NO_UNROLL
         for (int first = 0; first < SLAB_COUNT; first += OUTER) {
             GK_UNROLL
             for (int slab = first; slab < first + OUTER; ++slab) {
                 const unsigned char *from = source + slab * SLAB_STEP * PITCH;
-                unsigned char *to = stage + slab * SLAB_STEP * SLAB_BYTES;
+                gk_u32 to[PATTERNS];
+                GK_UNROLL
+                for (int i = 0; i < PATTERNS; ++i) {
+                    to[i] =
+                        opaque(shared_address(stage) + store[i] + slab * SLAB_STEP * SLAB_BYTES);
+                }
                 GK_NO_UNROLL
                 for (int at = 0; at < PER_SLAB; at += INNER) {
                     GK_UNROLL
                     for (int i = 0; i < INNER; ++i) {
-                        cp_async<PIECE, CACHE_L1 != 0>(to + store_offset(0, i), from,
-                                                       exists(slab, at + i) ? PIECE : 0);
+                        const int pattern = i % PATTERNS;
+                        cp_async<PIECE, CACHE_L1 != 0>(
+                            to[pattern] + (i - pattern) * ROW_STEP * PITCH, from,
+                            exists(slab, at + i, edge) ? PIECE : 0);
                         from += ROW_STEP * stride;
                     }
-                    to += INNER * ROW_STEP * PITCH;
+                    GK_UNROLL
+                    for (int i = 0; i < PATTERNS; ++i) {
+                        to[i] += INNER * ROW_STEP * PITCH;
+                    }
                 }
             }
         }
@@ -299,7 +314,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
             GK_UNROLL
             for (int at = 0; at < PER_SLAB; ++at) {
                 const int i = slab * PER_SLAB + at;
-                const bool one = exists(slab, at);
+                const bool one = exists(slab, at, inside);
                 const bool both = K_CONTIGUOUS ? one : slab * SLAB_STEP * PITCH + 2 < inside;
                 low[i] = 0;
                 high[i] = 0;
@@ -389,11 +404,15 @@ typedef operand<A_K_CONTIGUOUS, BLOCK_M, A_ALIGN> a_operand;
 typedef operand<B_K_CONTIGUOUS, BLOCK_N, B_ALIGN> b_operand;
 constexpr int STAGE_BYTES = a_operand::BYTES + b_operand::BYTES;
 
+// Rounds to tf32, ties away from zero, for a tensor core, which ignores the low 13 bits: adds half
+// a unit in the last of the other places. As fast as cvt.rna, which would make infinity of a NaN
+// with low bits only. Subnormals are truncated.
 GK_DEVICE void round_fragment(gk_u32 (&r)[4])
 {
     GK_UNROLL
     for (int i = 0; i < 4; ++i) {
-        r[i] = f32_to_tf32_bits(bits_to_f32(r[i]));
+        const float power = bits_to_f32(r[i] & 0xff800000u); // of two, with x's sign
+        r[i] = f32_to_bits(power * 0x1p-11f + bits_to_f32(r[i]));
     }
 }
 
@@ -877,6 +896,7 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
                 (gk_i64)tile_row * BLOCK_M, args.m, k_begin);
         b.begin(args.b, B_K_CONTIGUOUS ? args.b_col_stride : args.b_row_stride,
                 (gk_i64)tile_col * BLOCK_N, args.n, k_begin);
+        grid_wait(); // nothing is read before
         // The last tile is fetched last in the prologue, if it must be masked.
         const bool masked =
             args.k - k_last < BLOCK_K || a_operand::cut(args.m) || b_operand::cut(args.n);
@@ -897,7 +917,6 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
             }
             cp_async_commit();
         }
-        int to_fetch = count - (STAGES - 1);
         a.template place_fragments<true>(place / WARPS_N * WARP_M, first_step);
         b.template place_fragments<false>(place % WARPS_N * WARP_N, first_step);
 
@@ -908,11 +927,11 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
         int reading = 0;
         int writing = (STAGES - 1) * STAGE_BYTES;
         GK_NO_UNROLL
-        for (; count > 0; --count, --to_fetch) {
+        for (; count > 0; --count) {
             GK_UNROLL
             for (int k = 0; k < STEPS; ++k) {
                 if (k == STEPS - 1) {
-                    if (to_fetch > 0) {
+                    if (count >= STAGES) {
                         a.keep(shared + writing);
                         b.keep(shared + writing + a_operand::BYTES);
                     }
@@ -924,7 +943,7 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
                 // after the last tile this reads a stale stage, which is not used
                 held[(k + 1) % 2].read(a, b, shared, reading, (k + 1) % STEPS);
                 if (k == 0) {
-                    if (to_fetch > 0) {
+                    if (count >= STAGES) {
                         a.fetch(shared + writing);
                         b.fetch(shared + writing + a_operand::BYTES);
                     }
@@ -935,11 +954,14 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
         }
         cp_async_wait<0>();
         __syncthreads();
+    } else {
+        grid_wait();
     }
+    grid_launch_next();
     region block;
     block.row = (gk_i64)tile_row * BLOCK_M;
     block.col = (gk_i64)tile_col * BLOCK_N;
     block.rows = clamp_to_int(args.m - block.row, 0, BLOCK_M);
     block.cols = clamp_to_int(args.n - block.col, 0, BLOCK_N);
-    finish(args, sum, block, shared, tile, split, (gk_i64)tiles * AREA);
+    finish(args, sum, block, shared, tile_row * tiles_n + tile_col, split, (gk_i64)tiles * AREA);
 }

@@ -503,6 +503,7 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
         a.init(args.a, args.m, args.a_row_stride, args.a_col_stride, block_row, first_k);
         b.init(args.b, args.n, args.b_col_stride, args.b_row_stride, block_col, first_k);
 
+        grid_wait(); // nothing is read before
         GK_NO_UNROLL
         for (int s = 0; s < STAGES - 1; s++) {
             if (k_left > 0) {
@@ -561,7 +562,10 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
         }
         cp_async_wait<0>();
         __syncthreads();
+    } else {
+        grid_wait();
     }
+    grid_launch_next();
 
     // Vector v of a thread belongs to slice v % SLICE_K, which adds the slices in order.
     pack<Acc, OUT> own[OWN_VECTORS];

@@ -248,19 +248,6 @@ inline void cluster_store(float4 *shared, const float4 &value, gk_u64 *bar, gk_u
     emu_call(gk_emu_self->host->bulk_load, &load, gk_emu_site{file, line});
 }
 
-// Launches in a stream do not overlap.
-inline void grid_wait()
-{
-}
-
-inline void grid_launch_next()
-{
-}
-
-inline void prefetch_l2(const void *)
-{
-}
-
 inline bool elect_one(GK_EMU_SITE)
 {
     gk_emu_collective(gk_emu_no_operation, "elect_one", GK_EMU_FULL_MASK, true, nullptr, file,

@@ -56,17 +56,18 @@ inline gk_u16 f32_to_bf16_bits(float x)
     return (gk_u16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-inline gk_u32 f32_to_tf32_bits(float x)
+// cvt.rna.tf32 as it is carried out: what is not finite only loses its low bits, so that infinity
+// comes of a NaN without others.
+inline gk_u32 emu_cvt_rna_tf32(float x)
 {
     const gk_u32 bits = f32_to_bits(x);
-    const gk_u32 magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) {
-        return 0x7fffe000u;
-    }
-    if (magnitude == 0x7f800000u) {
-        return bits;
-    }
-    return (bits + 0x1000u) & 0xffffe000u;
+    const bool finite = (bits & 0x7fffffffu) < 0x7f800000u;
+    return (bits + (finite ? 0x1000u : 0)) & 0xffffe000u;
+}
+
+inline gk_u32 f32_to_tf32_bits(float x)
+{
+    return emu_cvt_rna_tf32(x != x ? bits_to_f32(0x7fffffffu) : x);
 }
 
 inline gk_u32 byte_permute(gk_u32 a, gk_u32 b, gk_u32 selector)
@@ -96,6 +97,11 @@ inline float min_nan(float a, float b)
     return a < b || (a == b && f32_to_bits(a) >> 31 != 0) ? a : b;
 }
 
+inline gk_u32 opaque(gk_u32 x)
+{
+    return x;
+}
+
 // The byte offset into the block's shared memory.
 inline gk_u32 shared_address(const void *p)
 {
@@ -107,6 +113,12 @@ inline void cp_async(void *shared, const void *global, int valid, GK_EMU_SITE)
 {
     static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
     gk_emu_self->host->copy_async(gk_emu_self, shared, global, BYTES, valid, file, line);
+}
+
+template <int BYTES, bool CACHE_L1 = false>
+inline void cp_async(gk_u32 shared, const void *global, int valid, GK_EMU_SITE)
+{
+    cp_async<BYTES, CACHE_L1>(gk_emu_self->shared + shared, global, valid, file, line);
 }
 
 inline void cp_async_commit()
@@ -306,6 +318,19 @@ inline gk_u64 atomic_add(gk_u64 *counter, gk_u64 value)
 inline void thread_fence()
 {
     __threadfence();
+}
+
+// Launches in a stream do not overlap.
+inline void grid_wait()
+{
+}
+
+inline void grid_launch_next()
+{
+}
+
+inline void prefetch_l2(const void *)
+{
 }
 
 } // namespace gk

@@ -271,31 +271,6 @@ GK_DEVICE void cluster_store(float4 *shared, const float4 &value, gk_u64 *bar, g
                  : "memory");
 }
 
-// A kernel launched to overlap the one before it in the stream: returns when that one's results are
-// visible. Elsewhere it returns at once. Both do nothing below compute capability 9.0, where no
-// kernel is launched so.
-GK_DEVICE void grid_wait()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// Lets the next kernel of the stream start, which then waits in grid_wait().
-GK_DEVICE void grid_launch_next()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-// Asks for the line of device memory at that address in the second-level cache. What is written
-// there later is seen all the same.
-GK_DEVICE void prefetch_l2(const void *address)
-{
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
-
 // True in one lane of a converged warp.
 GK_DEVICE bool elect_one()
 {

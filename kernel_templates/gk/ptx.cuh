@@ -36,10 +36,14 @@ GK_DEVICE gk_u16 f32_to_bf16_bits(float x)
 }
 
 // Rounds to tf32 (10 mantissa bits), ties away from zero; the low 13 bits of the result are zero.
+// The addition makes the canonical NaN of any other: of one with low bits only the instruction
+// makes infinity.
 GK_DEVICE gk_u32 f32_to_tf32_bits(float x)
 {
     gk_u32 r;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    asm("{.reg .f32 quiet; add.f32 quiet, %1, 0f80000000; cvt.rna.tf32.f32 %0, quiet;}"
+        : "=r"(r)
+        : "f"(x));
     return r;
 }
 
@@ -67,6 +71,15 @@ GK_DEVICE float min_nan(float a, float b)
     return r;
 }
 
+// x as a value that the compiler knows nothing about: what is made from it is not computed ahead,
+// and what is added to it becomes the immediate offset of an instruction that has one.
+GK_DEVICE gk_u32 opaque(gk_u32 x)
+{
+    gk_u32 r;
+    asm volatile("mov.u32 %0, %1;" : "=r"(r) : "r"(x));
+    return r;
+}
+
 GK_DEVICE gk_u32 shared_address(const void *p)
 {
     return (gk_u32)__cvta_generic_to_shared(p);
@@ -76,18 +89,24 @@ GK_DEVICE gk_u32 shared_address(const void *p)
 // and the rest is filled with zeros. Both addresses are aligned to BYTES. Copies of 16 bytes go
 // past L1 unless CACHE_L1; narrower ones cannot.
 template <int BYTES, bool CACHE_L1 = false>
-GK_DEVICE void cp_async(void *shared, const void *global, int valid)
+GK_DEVICE void cp_async(gk_u32 shared, const void *global, int valid)
 {
     static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
     if constexpr (BYTES == 16 && !CACHE_L1) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
-                     "l"(global), "r"(valid)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+                     "r"(valid)
                      : "memory");
     } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)),
-                     "l"(global), "n"(BYTES), "r"(valid)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(global),
+                     "n"(BYTES), "r"(valid)
                      : "memory");
     }
+}
+
+template <int BYTES, bool CACHE_L1 = false>
+GK_DEVICE void cp_async(void *shared, const void *global, int valid)
+{
+    cp_async<BYTES, CACHE_L1>(shared_address(shared), global, valid);
 }
 
 GK_DEVICE void cp_async_commit()
@@ -169,6 +188,31 @@ GK_DEVICE gk_u64 atomic_add(gk_u64 *counter, gk_u64 value)
 GK_DEVICE void thread_fence()
 {
     __threadfence();
+}
+
+// A kernel launched to overlap the one before it in the stream: returns when that one's results are
+// visible. Elsewhere it returns at once. Both do nothing below compute capability 9.0, where no
+// kernel is launched so.
+GK_DEVICE void grid_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Lets the next kernel of the stream start, which then waits in grid_wait().
+GK_DEVICE void grid_launch_next()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Asks for the line of device memory at that address in the second-level cache. What is written
+// there later is seen all the same.
+GK_DEVICE void prefetch_l2(const void *address)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 } // namespace gk

@@ -221,6 +221,47 @@ static void relu_keeps_nan(void **state)
     }
 }
 
+/* f32 bits whose tf32 value is to be told from infinity, or to be rounded. */
+static const uint32_t tf32_bits[] = {0x7f800001, 0xff800001, 0x7f801fff, 0xffa00001, 0x7fffffff,
+                                     0xffffffff, 0x7f800000, 0xff800000, 0x3f801000, 0xbf800fff};
+enum { N_TF32 = sizeof(tf32_bits) / sizeof(tf32_bits[0]) };
+
+/* Row i of c is the i-th value, times 1; a variant that does not round is good, too. */
+static void check_tf32(op_operands *o, const op_forced *forced, void *user)
+{
+    const double rounded[] = {(double)INFINITY, -(double)INFINITY, 1 + 0x1p-10, -1};
+    (void)user;
+    for (int64_t i = 0; i < N_TF32; i++) {
+        const double got = op_operands_c(o, i, 0);
+        const bool exact = i < 8 || strcmp(forced->variant->name, "mma") == 0;
+        if (i < 6   ? !isnan(got)
+            : exact ? got != rounded[i - 6]
+                    : fabs(got - rounded[i - 6]) > 0x1p-10) {
+            fail_msg("%s %s: the tf32 value of %08x is %.9g", forced->variant->name, forced->text,
+                     (unsigned)tf32_bits[i], got);
+        }
+    }
+}
+
+static void tf32_keeps_nan(void **state)
+{
+    (void)state;
+    for (int down = 0; down < 2; down++) {
+        const gk_tensor a = gk_matrix_strided(NULL, GK_F32, N_TF32, 2, down ? 1 : 4, down ? 12 : 1);
+        const gk_tensor b = gk_matrix_strided(NULL, GK_F32, 2, 2, down ? 1 : 4, down ? 4 : 1);
+        const gk_tensor c = gk_matrix(NULL, GK_F32, N_TF32, 2);
+        op_operands o;
+        op_operands_create_as(&o, op_case_ctx, &a, &b, &c, 0);
+        o.params.math = GK_MATH_TF32;
+        op_buffer_set(&o.b, 0, 0, 1);
+        for (int64_t i = 0; i < N_TF32; i++) {
+            memcpy((char *)o.a.host.data + i * o.a.host.stride[0] * 4, &tf32_bits[i], 4);
+        }
+        assert_true(op_every_config(op_case_ctx, &o, false, check_tf32, NULL) > 0);
+        op_operands_destroy(&o);
+    }
+}
+
 /* What all elements are to be, and how many runs were split along K. */
 typedef struct uniform {
     double want;
@@ -343,6 +384,7 @@ int main(void)
         on_device(padded_rows),
         on_device(odd_pointers),
         on_device(relu_keeps_nan),
+        on_device(tf32_keeps_nan),
         on_device(outputs_are_write_only),
         on_device(long_half_sums),
         on_device(split_sums_repeat_their_bits),

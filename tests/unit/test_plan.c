@@ -77,7 +77,7 @@ static void test_args(void **state)
     assert_memory_equal(args, launched, size);
     assert_int_equal(size, sizeof(gk_matmul_args));
     const gk_plan_description info = plan_info(f->plan);
-    assert_true(info.cluster <= 1 && info.cooperative == 0 && info.overlap == 0);
+    assert_true(info.cluster <= 1 && info.cooperative == 0 && info.overlap == 1);
     memset(args, 7, sizeof(args));
     size--;
     assert_gk_err(gk_plan_args(f->plan, &f->s->call, NULL, args, &size), GK_ERR_INVALID, "bytes");
