@@ -93,6 +93,7 @@ GK_KERNEL(THREADS, 1, gk_map_args, args)
     const gk_i64 vectors = (args.n - args.head) / VEC;
     const gk_i64 stride = (gk_i64)gridDim.x * STEP;
     map_inputs in[UNROLL];
+    grid_begin();
     GK_UNROLL
     for (int u = 0; u < UNROLL; u++) {
         load_single<true>(args, 0, in[u]);

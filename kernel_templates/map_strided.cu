@@ -126,6 +126,7 @@ GK_KERNEL(THREADS, 1, gk_map_strided_args, args)
     const gk_i64 vectors = per_row * args.rows;
     const gk_i64 stride = (gk_i64)gridDim.x * STEP;
     const bool is_small = vectors <= 0x7fffffff;
+    grid_begin();
     for (gk_i64 first = (gk_i64)blockIdx.x * STEP; first < vectors; first += stride) {
         map_inputs in[UNROLL];
         place places[UNROLL];

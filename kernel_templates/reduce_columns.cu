@@ -132,6 +132,7 @@ GK_KERNEL(THREADS, gk::MIN_BLOCKS, gk_reduce_args, args)
     for (int i = 0; i < VEC; i++) {
         s[i] = identity();
     }
+    grid_begin();
     if (c.width > 0) {
         GK_NO_UNROLL
         for (; step_first < c.end; step_first += STEP) {

@@ -123,6 +123,7 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_reduce_args, args)
 
     state s = identity();
     const int lane = (int)(threadIdx.x % GROUP);
+    grid_begin();
     GK_NO_UNROLL
     for (; group_first < vectors; group_first += STEP) {
         vector<VECTOR> v[UNROLL];

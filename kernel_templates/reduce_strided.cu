@@ -40,6 +40,7 @@ GK_KERNEL(gk::THREADS, 2, gk_reduce_args, args)
 
     state s = identity();
     const int lane = (int)(threadIdx.x % GROUP);
+    grid_begin();
     GK_NO_UNROLL
     for (; group_first < end; group_first += STEP) {
         T v[UNROLL];

@@ -248,6 +248,7 @@ GK_KERNEL(THREADS, 1, gk_transpose_args, args)
     const gk::tile t = gk::tile_of(args);
     const bool full = gk::UNITS % THREADS == 0 && gk::CHUNKS % THREADS == 0 && t.rows == TILE_R &&
                       t.cols == TILE_C;
+    gk::grid_begin();
     if constexpr (COPY) {
         if (full) {
             gk::copy<true>(args, t);

@@ -121,6 +121,7 @@ GK_KERNEL(THREADS, 1, gk_transpose_tma_args, args)
             mbarrier_init(&full[i], 1);
         }
         mbarrier_init_fence();
+        grid_begin();
         for (int i = 0; i < STAGES; i++) {
             const gk_i64 index = (gk_i64)i * gridDim.x + blockIdx.x;
             if (index < count) {

@@ -329,6 +329,10 @@ inline void grid_launch_next()
 {
 }
 
+inline void grid_begin()
+{
+}
+
 inline void prefetch_l2(const void *)
 {
 }

@@ -208,6 +208,14 @@ GK_DEVICE void grid_launch_next()
 #endif
 }
 
+// Both, where a kernel does nothing worth mentioning before it reads: the next kernel's blocks come
+// in as this one's leave.
+GK_DEVICE void grid_begin()
+{
+    grid_wait();
+    grid_launch_next();
+}
+
 // Asks for the line of device memory at that address in the second-level cache. What is written
 // there later is seen all the same.
 GK_DEVICE void prefetch_l2(const void *address)

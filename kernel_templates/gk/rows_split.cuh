@@ -41,6 +41,7 @@ GK_DEVICE void rows_split(const gk_rows_args &args)
     held.limit = (part + 1) * share;
     held.space = shared + 2 * (THREADS / 32) * sizeof(summary_slot) + threadIdx.x * (VEC * SIZE);
     held.pitch = THREADS * VEC * SIZE;
+    grid_begin();
     GK_NO_UNROLL
     for (gk_i64 row = blockIdx.x / parts; row < args.rows; row += groups) {
         const row_view view = view_of(args, row);

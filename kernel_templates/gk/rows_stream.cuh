@@ -80,6 +80,7 @@ GK_DEVICE void rows_stream(const gk_rows_args &args)
 {
     GK_DYNAMIC_SHARED(shared);
     unsigned turn = 0;
+    grid_begin();
     GK_NO_UNROLL
     for (gk_i64 row = blockIdx.x; row < args.rows; row += gridDim.x) {
         const row_view view = view_of(args, row);
