@@ -2,20 +2,24 @@
  * Compiles what the renderer makes of every variant with the NVRTC that is installed; needs no GPU.
  * For each architecture and variant it samples configurations over the dtypes, layouts, alignments
  * and epilogues of the op's cases. Fails on a compile error, a register spill, serialized wgmma, or
- * an #include that is left in a source. Exit status 0, 1, 2 for usage, 77 without NVRTC.
+ * an #include that is left in a source. Compile times are CPU times of one thread, so that a busy
+ * machine does not lengthen them. Exit status 0, 1, 2 for usage, 77 without NVRTC.
  *
  *     compile_sweep [--arch sm_90a] [--op NAME] [--variant NAME] [--sample N] [--every-config]
  *                   [--all] [--seed N] [--threads N] [--list]
  * --every-config compiles each configuration once, --all for each class of problems.
  */
+#define _GNU_SOURCE /* clock_gettime */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "base/thread.h"
+#include "described_device.h"
 #include "driver/cuda/nvrtc.h"
 #include "jit/jit.h"
 #include "op/op.h"
@@ -33,62 +37,6 @@ typedef struct options {
     bool every_config;
     bool list;
 } options;
-
-/* An architecture by what limits its configurations: a chip that has it, as its data sheet says. */
-typedef struct arch {
-    const char *name;
-    int32_t cc;
-    int32_t sm_count;
-    int32_t max_threads_per_sm;
-    int64_t smem_optin;
-} arch;
-
-static const arch archs[] = {
-    {"sm_80", 80, 108, 2048, 166912},    {"sm_86", 86, 84, 1536, 101376},
-    {"sm_89", 89, 128, 1536, 101376},    {"sm_90a", 90, 132, 2048, 232448},
-    {"sm_100a", 100, 148, 2048, 232448}, {"sm_120a", 120, 170, 1536, 101376},
-};
-enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
-
-/* --- a device that only says what it is --- */
-
-typedef struct described_device {
-    gki_device base;
-    gk_device_info info;
-} described_device;
-
-static void describe(gki_device *device, gk_device_info *out)
-{
-    *out = ((const described_device *)device)->info;
-}
-
-static const gki_driver describing_driver = {.name = "cuda", .info = describe};
-
-static described_device make_device(const arch *a, const gki_nvrtc_api *nvrtc)
-{
-    described_device device = {.base = {&describing_driver}};
-    gk_device_info *info = &device.info;
-    (void)snprintf(info->name, sizeof(info->name), "any %s", a->name);
-    (void)snprintf(info->arch, sizeof(info->arch), "%s", a->name);
-    (void)snprintf(info->compiler, sizeof(info->compiler), "nvrtc %d.%d", nvrtc->major,
-                   nvrtc->minor);
-    info->cc = a->cc;
-    info->sm_count = a->sm_count;
-    info->max_threads_per_block = 1024;
-    info->max_threads_per_sm = a->max_threads_per_sm;
-    info->regs_per_sm = 65536;
-    info->regs_per_block = 65536;
-    info->clock_khz = 1500000;
-    info->memory_clock_khz = 2000000;
-    info->memory_bus_bits = 4096;
-    info->driver_version = nvrtc->major * 1000 + nvrtc->minor * 10;
-    info->smem_per_block = 49152;
-    info->smem_per_block_optin = a->smem_optin;
-    info->smem_per_sm = a->smem_optin + 1024;
-    info->l2_bytes = 40 * 1024 * 1024;
-    info->memory_bytes = (int64_t)16 << 30;
-    return device;
-}
 
 /* --- problem classes: what the source depends on --- */
 
@@ -369,6 +317,14 @@ static void add_sample(jobs *list, const classes *problems, job *base, const opt
     }
 }
 
+/* CPU time of the calling thread, in which NVRTC does all its work. */
+static double cpu_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 static void compile_job(void *user, uint32_t index)
 {
     job *j = &((jobs *)user)->items[index];
@@ -382,13 +338,14 @@ static void compile_job(void *user, uint32_t index)
                        gk_error_last()->message);
         return;
     }
+    const double start = cpu_seconds();
     if (strstr(rendered.source, "#include") != NULL) {
         (void)snprintf(j->failure, sizeof(j->failure), "an #include is left in the source");
     } else if (gki_nvrtc_compile(j->arch, rendered.source, &code) != GK_OK) {
         (void)snprintf(j->failure, sizeof(j->failure), "%.500s", gk_error_last()->message);
         gki_free(code.log);
     } else {
-        j->seconds = code.seconds;
+        j->seconds = cpu_seconds() - start;
         j->registers = code.registers;
         j->stack_bytes = code.stack_bytes;
         if (code.spill_bytes != 0) {
