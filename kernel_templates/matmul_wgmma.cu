@@ -71,6 +71,7 @@ static_assert(TILE_X % (64 * SHARERS) == 0, "warpgroups share the tile's rows");
 static_assert(TILE_Y % 8 == 0 && TILE_Y <= 256, "columns of one wgmma");
 static_assert(BLOCK_K % SPAN == 0, "tiles of K are whole swizzled rows");
 static_assert(!X_FROM_REGISTERS || BLOCK_K == SPAN, "registers hold two tiles of K");
+static_assert(!PROMOTES || (ELEMENT == 1 && BLOCK_K == 128), "a stage is what is promoted");
 static_assert(!PINGPONG || CONSUMERS == 2, "two warpgroups take turns");
 static_assert(CLUSTER_K == 1 || !PINGPONG, "a block that shares K has one tile");
 static_assert(OUT_Y % 8 == 0, "blocks hand on whole columns of products");
@@ -565,10 +566,53 @@ struct consumer {
         }
     }
 
-    // The products of one unit. Leaves the last under way: their stage is the caller's to release.
+    // Where the tensor core, which cuts sums of 8-bit floats to some 14 bits, may add up one stage
+    // only; the sums of stages are added in f32. Leaves nothing under way.
+    template <class T>
+    GK_DEVICE void multiply_promoted(float (&sum)[PIECES][SUMS], cursor &at, int k_tiles) const
+    {
+        GK_UNROLL
+        for (int i = 0; i < PIECES * SUMS; ++i) {
+            sum[i / SUMS][i % SUMS] = 0.0f;
+        }
+        GK_NO_UNROLL
+        for (int i = 0; i < k_tiles; ++i) {
+            const unsigned char *stage = shared + at.stage * STAGE_BYTES;
+            const gk_u64 x = x_operand::descriptor(stage) + x_operand::offset(0, first_row / 64);
+            const gk_u64 y = y_operand::descriptor(stage + x_operand::BYTES);
+            float part[PIECES][SUMS];
+            mbarrier_wait(&full[at.stage], at.parity);
+            wgmma_fence();
+            GK_UNROLL
+            for (int step = 0; step < STEPS; ++step) {
+                GK_UNROLL
+                for (int piece = 0; piece < PIECES; ++piece) {
+                    multiply_shared<T>(part[piece], x + x_operand::offset(step, piece),
+                                       y + y_operand::offset(step, 0), step > 0);
+                }
+            }
+            wgmma_commit();
+            wgmma_wait<0>();
+            release(at.stage);
+            GK_UNROLL
+            for (int piece = 0; piece < PIECES; ++piece) {
+                keep_registers(part[piece]);
+                GK_UNROLL
+                for (int j = 0; j < SUMS; ++j) {
+                    sum[piece][j] += part[piece][j];
+                }
+            }
+            at.next();
+        }
+    }
+
+    // The products of one unit. Leaves the last under way, unless they are promoted: their stage is
+    // the caller's to release.
     GK_DEVICE void multiply(float (&sum)[PIECES][SUMS], cursor &at, int k_tiles) const
     {
-        if constexpr (X_FROM_REGISTERS) {
+        if constexpr (PROMOTES) {
+            multiply_promoted<FACTOR>(sum, at, k_tiles);
+        } else if constexpr (X_FROM_REGISTERS) {
             fragments held[2]; // in turn, so that one loads while the other is multiplied
             int i = 0;
             GK_NO_UNROLL
@@ -1235,7 +1279,9 @@ struct consumer {
                     named_barrier_arrive<256>(TURN_BARRIER + 1 - number);
                 }
             }
-            finish(sum, at);
+            if constexpr (!PROMOTES) {
+                finish(sum, at);
+            }
             leave(work, p, sum);
             if constexpr (PINGPONG) {
                 unit += stride;

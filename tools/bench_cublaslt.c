@@ -87,6 +87,7 @@ typedef struct lt_timing {
 } lt_timing;
 
 struct bench_peer {
+    gk_math math;
     bench_cublaslt *lt;
     const gk_call *calls;
     unsigned n_calls;
@@ -193,10 +194,10 @@ static bool describe(const gk_tensor *t, int *op, uint64_t *rows, uint64_t *cols
     return true;
 }
 
-static void choose_types(bench_peer *peer, bool tf32)
+static void choose_types(bench_peer *peer)
 {
     const gk_dtype in = (gk_dtype)peer->calls[0].args[0]->dtype;
-    peer->compute = tf32 ? COMPUTE_32F_FAST_TF32 : COMPUTE_32F;
+    peer->compute = peer->math == GK_MATH_TF32 ? COMPUTE_32F_FAST_TF32 : COMPUTE_32F;
     peer->scale = TYPE_32F;
     if (in == GK_F64) {
         peer->compute = COMPUTE_64F;
@@ -212,7 +213,7 @@ static bool set_description(bench_peer *peer, const int *ops, bool relu)
     const bench_cublaslt *lt = peer->lt;
     const gk_dtype in = (gk_dtype)peer->calls[0].args[0]->dtype;
     const int epilogue = relu ? EPILOGUE_RELU : EPILOGUE_DEFAULT;
-    const signed char fast = 1;
+    const signed char fast = peer->math != GK_MATH_F32;
     bool good = lt->desc_set(peer->desc, DESC_ATTR_TRANSA, &ops[0], sizeof(ops[0])) == 0 &&
                 lt->desc_set(peer->desc, DESC_ATTR_TRANSB, &ops[1], sizeof(ops[1])) == 0 &&
                 lt->desc_set(peer->desc, DESC_ATTR_EPILOGUE, &epilogue, sizeof(epilogue)) == 0;
@@ -410,8 +411,8 @@ static bool choose(bench_peer *peer)
     return count > 0 && prepare_timing(peer, first, &peer->first) > 0;
 }
 
-bench_peer *bench_peer_open(bench_cublaslt *lt, const gk_call *calls, unsigned n_calls, bool tf32,
-                            bool relu)
+bench_peer *bench_peer_open(bench_cublaslt *lt, const gk_call *calls, unsigned n_calls,
+                            gk_math math, bool relu)
 {
     bench_peer *peer = calloc(1, sizeof(*peer));
     if (peer == NULL) {
@@ -420,7 +421,8 @@ bench_peer *bench_peer_open(bench_cublaslt *lt, const gk_call *calls, unsigned n
     peer->lt = lt;
     peer->calls = calls;
     peer->n_calls = n_calls;
-    choose_types(peer, tf32);
+    peer->math = math;
+    choose_types(peer);
     if (!set_up(peer, relu)) {
         fprintf(stderr, "gk-bench: cuBLASLt has no algorithm for this problem\n");
     } else if (!choose(peer)) {

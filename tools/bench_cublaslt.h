@@ -20,13 +20,13 @@ void bench_cublaslt_version(const bench_cublaslt *lt, char *out, size_t size);
 typedef struct bench_peer bench_peer;
 
 /*
- * calls[i] are copies of one matmul problem; with f32 operands tf32 picks the math, otherwise they
- * are multiplied in f32. 8-bit floats accumulate fast, their scales are 1; cuBLASLt takes layout nt
- * only. Picks the fastest algorithm by timing all. NULL, with a message on stderr, where cuBLASLt
- * has none.
+ * calls[i] are copies of one matmul problem; f32 operands are multiplied in tf32 if math is that,
+ * otherwise in f32. 8-bit floats accumulate fast unless math is f32, their scales are 1; cuBLASLt
+ * takes them in layout nt only. Picks the fastest algorithm by timing all. NULL, with a message on
+ * stderr, where cuBLASLt has none.
  */
-bench_peer *bench_peer_open(bench_cublaslt *lt, const gk_call *calls, unsigned n_calls, bool tf32,
-                            bool relu);
+bench_peer *bench_peer_open(bench_cublaslt *lt, const gk_call *calls, unsigned n_calls,
+                            gk_math math, bool relu);
 void bench_peer_close(bench_peer *peer);
 
 /* Seconds of a run of the fastest and of the first algorithm; negative on failure. */

@@ -196,8 +196,10 @@ static bool measure(const bench *b, const gk_call *example, bench_run *run, gk_p
         return false;
     }
     if (b->lt != NULL) {
-        const bool tf32 = strncmp(row->name, "tf32", 4) == 0;
-        *peer = bench_peer_open(b->lt, run->calls, run->n_sets, tf32,
+        const gk_math math = strncmp(row->name, "tf32", 4) == 0  ? GK_MATH_TF32
+                             : strstr(row->name, "+f32") != NULL ? GK_MATH_F32
+                                                                 : GK_MATH_DEFAULT;
+        *peer = bench_peer_open(b->lt, run->calls, run->n_sets, math,
                                 strcmp(b->op_name, "matmul_relu") == 0);
     }
     if (!race(b, run, plans[0], plans[1], *peer, row) || !check(b, run, plans[0], *peer, row)) {

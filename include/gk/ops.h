@@ -18,9 +18,14 @@ typedef enum gk_activation {
 } gk_activation;
 
 typedef enum gk_math {
-    GK_MATH_DEFAULT = 0, /* f32 operands: at least the accuracy of f32 sums, tensor cores allowed */
-    GK_MATH_F32 = 1,     /* f32 products of f32 operands, f32 fused multiply-adds only */
-    GK_MATH_TF32 = 2,    /* f32 operands rounded to tf32 (10 mantissa bits) on tensor cores */
+    /* f32 operands: at least the accuracy of f32 sums, tensor cores allowed. e4m3 and e5m2: sums as
+     * tensor cores keep them, which on Hopper is some 14 bits. */
+    GK_MATH_DEFAULT = 0,
+    /* f32 operands: f32 fused multiply-adds only. e4m3 and e5m2: sums of at most 128 products as
+     * tensor cores keep them, added up in f32. */
+    GK_MATH_F32 = 1,
+    /* f32 operands rounded to tf32 (10 mantissa bits) on tensor cores; others as by default. */
+    GK_MATH_TF32 = 2,
 } gk_math;
 
 /*
@@ -50,8 +55,8 @@ typedef struct gk_matmul_params {
  * a [M,K], b [K,N], c [M,N]; any non-negative strides and any alignment; a transposed operand is a
  * view (gk_transposed). a and b have one dtype: f64, f32, f16, bf16, e4m3 or e5m2 with c of any of
  * these, or i8, u8, i32 with c of i32 (alpha 1, beta 0 or 1, activation none or ReLU). Sums are
- * kept in f32 (f64 for f64, 32-bit wrap-around integers for integers), rounded once to c's dtype,
- * to nearest even; e4m3 and e5m2 results saturate.
+ * kept in f32 (f64 for f64, 32-bit wrap-around integers for integers; see gk_math for e4m3, e5m2),
+ * rounded once to c's dtype, to nearest even; e4m3 and e5m2 results saturate.
  *
  * c must not overlap a, b, bias, or residual, nor itself; residual may be c exactly. K = 0 is an
  * empty sum and the epilogue still runs. M = 0 or N = 0 succeeds without a launch. Results of one

@@ -32,6 +32,8 @@ void gki_matmul_constants(const gk_problem *problem, gk_constants *out);
 
 /* Bytes of an accumulator: 8 for f64, else 4. */
 int64_t gki_matmul_acc_bytes(const gk_problem *problem);
+/* Whether tensor cores may add up only 128 products of 8-bit floats, f32 units the rest. */
+bool gki_matmul_promotes(const gk_problem *problem);
 
 /* Grid and split-K scratch of a tile configuration: grid = tiles * split_k; if split_k > 1 the
  * workspace holds split_k * tiles * block_m * block_n accumulators (args.partials) and the zeroed

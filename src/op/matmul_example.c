@@ -6,18 +6,26 @@
 
 static const char WHERE[] = "matmul";
 
-/* The word behind --dtype: "bf16", "tf32", or input:output as in "bf16:f32". Without an output
- * c has the input's dtype; bf16 for 8-bit floats, i32 for integers. */
-static gk_status parse_dtypes(const char *word, gk_dtype *in, gk_dtype *out, bool *tf32)
+/* The word behind --dtype: "bf16", "tf32", or input:output as in "bf16:f32"; "+f32" behind the
+ * input is math f32. Without an output c has the input's dtype; bf16 for 8-bit floats, i32 for
+ * integers. */
+static gk_status parse_dtypes(const char *word, gk_dtype *in, gk_dtype *out, gk_math *math)
 {
-    char first[8] = "";
+    static const char strict[] = "+f32";
+    char first[12] = "";
     const size_t length = word != NULL ? strcspn(word, ":") : 0;
     if (length == 0 || length >= sizeof(first)) {
         return gk_fail(GK_ERR_INVALID, WHERE, "dtype '%s' is unknown", word != NULL ? word : "");
     }
     memcpy(first, word, length);
-    *tf32 = strcmp(first, "tf32") == 0;
-    *in = *tf32 ? GK_F32 : gk_dtype_parse(first);
+    char *plus = strstr(first, strict);
+    if (plus != NULL && plus[sizeof(strict) - 1] == '\0') {
+        *plus = '\0';
+        *math = GK_MATH_F32;
+    } else if (strcmp(first, "tf32") == 0) {
+        *math = GK_MATH_TF32;
+    }
+    *in = *math == GK_MATH_TF32 ? GK_F32 : gk_dtype_parse(first);
     if (word[length] == ':') {
         *out = gk_dtype_parse(word + length + 1);
     } else if (*in == GK_E4M3 || *in == GK_E5M2) {
@@ -57,8 +65,8 @@ gk_status gki_matmul_example(const gk_case *item, gk_tensor *tensors, gk_call *c
     const int64_t *dims = item->dims;
     gk_dtype in = GK_DTYPE_NONE;
     gk_dtype out = GK_DTYPE_NONE;
-    bool tf32 = false;
-    gk_status status = parse_dtypes(item->dtype, &in, &out, &tf32);
+    gk_math math = GK_MATH_DEFAULT;
+    gk_status status = parse_dtypes(item->dtype, &in, &out, &math);
     if (status != GK_OK) {
         return status;
     }
@@ -93,8 +101,8 @@ gk_status gki_matmul_example(const gk_case *item, gk_tensor *tensors, gk_call *c
     for (int i = MATMUL_A; i <= MATMUL_C; i++) {
         call->args[i] = &tensors[i];
     }
-    if (tf32) {
-        call->attrs[MATMUL_MATH] = GK_MATH_TF32;
+    if (math != GK_MATH_DEFAULT) {
+        call->attrs[MATMUL_MATH] = math;
     }
     return GK_OK;
 }

@@ -436,6 +436,16 @@ static gk_status check_all_memory(const gk_call *call)
     return status;
 }
 
+/* The mode, as far as it means something for operands of that type. */
+static uint8_t math_of(int32_t dtype, double math)
+{
+    if (dtype == GK_F32) {
+        return (uint8_t)math;
+    }
+    const bool fast = (dtype == GK_E4M3 || dtype == GK_E5M2) && math != GK_MATH_F32;
+    return fast ? GK_MATH_DEFAULT : GK_MATH_F32;
+}
+
 static void write_problem(const gk_call *call, gk_problem *problem)
 {
     const gk_tensor *a = call->args[MATMUL_A];
@@ -463,9 +473,7 @@ static void write_problem(const gk_call *call, gk_problem *problem)
         problem->align[MATMUL_RESIDUAL] = (uint8_t)size_of(residual->dtype);
     }
     problem->attrs[MATMUL_ACTIVATION] = (uint8_t)call->attrs[MATMUL_ACTIVATION];
-    /* The mode means something for f32 operands only. */
-    problem->attrs[MATMUL_MATH] =
-        a->dtype == GK_F32 ? (uint8_t)call->attrs[MATMUL_MATH] : GK_MATH_F32;
+    problem->attrs[MATMUL_MATH] = math_of(a->dtype, call->attrs[MATMUL_MATH]);
     problem->attrs[MATMUL_BETA] = call->attrs[MATMUL_BETA] != 0;
 }
 

@@ -111,7 +111,8 @@ static double accumulator_error(const gk_problem *problem)
         error += 0x1p-10 * (depth > 36 ? 6 / sqrt(depth) : 1);
     }
     if (dtype == GK_E4M3 || dtype == GK_E5M2) {
-        error += 0x1p-13 * (2 + sqrt(depth) / 8);
+        const double cut = gki_matmul_promotes(problem) && depth > 128 ? 128 : depth;
+        error += 0x1p-13 * (2 + sqrt(cut) / 8);
     }
     return error;
 }
@@ -127,7 +128,8 @@ static double accumulator_error(const gk_problem *problem)
  *  - 8-bit operands: tensor cores add 32 products at a time to a sum that they cut to some 14 bits.
  *    With signs at random the sum grows like sqrt(K), so the cuts add up to K sqrt(K) / 32 of a bit
  *    of its last place: 2^-13 (2 + sqrt(K) / 8) of the magnitudes is 2.5 times the largest error
- *    seen among 8192^2 elements on an H100, K 8192. Sums of one sign may lose more.
+ *    seen among 8192^2 elements on an H100, K 8192. Sums of one sign may lose more. Promoted sums
+ *    (math f32) are cut over 128 of K at most.
  *  - the result's rounding: u of c's dtype times |ref|, folded into the scale that
  *    gki_matmul_reference() reports, and its smallest subnormal as the absolute part.
  * Integers are exact.

@@ -24,6 +24,12 @@ static void append(char *out, size_t size, const char *text)
     }
 }
 
+bool gki_matmul_promotes(const gk_problem *problem)
+{
+    const uint8_t a = problem->dtype[MATMUL_A];
+    return (a == GK_E4M3 || a == GK_E5M2) && problem->attrs[MATMUL_MATH] == GK_MATH_F32;
+}
+
 void gki_matmul_constants(const gk_problem *problem, gk_constants *out)
 {
     const int64_t bias = problem->dtype[MATMUL_BIAS];
@@ -46,6 +52,9 @@ void gki_matmul_constants(const gk_problem *problem, gk_constants *out)
     append(out->tag, sizeof(out->tag), activation_tags[problem->attrs[MATMUL_ACTIVATION]]);
     append(out->tag, sizeof(out->tag),
            tf32 ? "tf32" : gk_dtype_name((gk_dtype)problem->dtype[MATMUL_A]));
+    if (gki_matmul_promotes(problem)) {
+        append(out->tag, sizeof(out->tag), "p");
+    }
     if (problem->dtype[MATMUL_C] != problem->dtype[MATMUL_A]) {
         append(out->tag, sizeof(out->tag), "_");
         append(out->tag, sizeof(out->tag), gk_dtype_name((gk_dtype)problem->dtype[MATMUL_C]));

@@ -83,9 +83,11 @@ static bool stores_shifted(const gk_problem *problem)
 static void constants(const gk_problem *problem, gk_constants *out)
 {
     gki_matmul_constants(problem, out);
-    if (out->n_items < GK_MAX_CONSTANTS) {
-        const gk_constant item = {"C_BY_TMA", GK_CONSTANT_BOOL, c_suits_tma(problem)};
-        out->items[out->n_items++] = item;
+    if (out->n_items + 2 <= GK_MAX_CONSTANTS) {
+        const gk_constant by_tma = {"C_BY_TMA", GK_CONSTANT_BOOL, c_suits_tma(problem)};
+        const gk_constant promoted = {"PROMOTES", GK_CONSTANT_BOOL, gki_matmul_promotes(problem)};
+        out->items[out->n_items++] = promoted;
+        out->items[out->n_items++] = by_tma;
     }
 }
 
@@ -226,6 +228,9 @@ static bool check_values(const gk_problem *problem, const int32_t *v, gk_reason 
     if (v[WGMMA_BLOCK_K] * element != 128 && v[WGMMA_BLOCK_K] * element != 256) {
         return REFUSE(reason, "BLOCK_K must be 128 or 256 bytes");
     }
+    if (gki_matmul_promotes(problem) && v[WGMMA_BLOCK_K] != 128) {
+        return REFUSE(reason, "sums are promoted every 128 of K");
+    }
     if (v[WGMMA_PINGPONG] && (v[WGMMA_CONSUMERS] != 2 || v[WGMMA_CLUSTER_K] > 1)) {
         return REFUSE(reason, "PINGPONG takes two warpgroups, which have several tiles");
     }
@@ -248,11 +253,17 @@ static bool check_values(const gk_problem *problem, const int32_t *v, gk_reason 
     return true;
 }
 
+/* Tensor cores take f32 from shared memory along K only. */
+static bool from_registers(const gki_wgmma_shape *s)
+{
+    return s->element == 4 && !s->x_k_major;
+}
+
 /* Sums that a thread can hold beside what its way out needs, without a spill. */
 static int64_t room_for_sums(const gk_problem *problem, const int32_t *v, const gki_wgmma_shape *s)
 {
     if (v[WGMMA_CONSUMERS] == 3) {
-        return 112;
+        return from_registers(s) ? 32 : 112;
     }
     if (problem->dtype[MATMUL_BIAS] != 0 || (!s->by_tma && !s->shifted)) {
         return 128;
@@ -263,7 +274,7 @@ static int64_t room_for_sums(const gk_problem *problem, const int32_t *v, const 
 static bool check_roles(const gk_problem *problem, const int32_t *v, const gki_wgmma_shape *s,
                         gk_reason *reason)
 {
-    const int64_t sums = s->pieces * s->tile_y / 2;
+    const int64_t sums = s->pieces * s->tile_y / 2 * (gki_matmul_promotes(problem) ? 2 : 1);
     const int64_t room = room_for_sums(problem, v, s);
     if (sums > room) {
         return gk_refuse(reason, "%d sums a thread, there is room for %d", (int)sums, (int)room);
@@ -279,11 +290,10 @@ static bool check_roles(const gk_problem *problem, const int32_t *v, const gki_w
 
 static bool check_tile(const int32_t *v, const gki_wgmma_shape *s, gk_reason *reason)
 {
-    const bool from_registers = s->element == 4 && !s->x_k_major;
-    if (from_registers && (v[WGMMA_BLOCK_K] != s->span || s->pieces != 1)) {
+    if (from_registers(s) && (v[WGMMA_BLOCK_K] != s->span || s->pieces != 1)) {
         return gk_refuse(reason, "registers hold 64 rows by %d of K for a warpgroup", (int)s->span);
     }
-    if (v[WGMMA_SWAP] && s->element == 4 && !from_registers && s->tile_y > 128) {
+    if (v[WGMMA_SWAP] && s->element == 4 && !from_registers(s) && s->tile_y > 128) {
         return REFUSE(reason, "SWAP is for few rows");
     }
     if (s->x_box_rows == 0 || s->y_box_rows == 0) {

@@ -7,9 +7,9 @@
 
 const char *const op_places[] = {"wide", "odd", "tight", NULL};
 const char *const op_layouts[] = {"nn", "nt", "tn", "tt", "ss", "ntt", NULL};
-const char *const op_dtypes[] = {"f32",      "f16",      "bf16",    "tf32",      "f64",
-                                 "e4m3",     "e5m2",     "i8",      "u8",        "i32",
-                                 "bf16:f32", "f16:bf16", "f32:f16", "e4m3:e4m3", NULL};
+const char *const op_dtypes[] = {"f32",     "f16",       "bf16",     "tf32", "f64",      "e4m3",
+                                 "e5m2",    "i8",        "u8",       "i32",  "bf16:f32", "f16:bf16",
+                                 "f32:f16", "e4m3:e4m3", "e4m3+f32", NULL};
 const char *const op_epilogues[] = {"none",
                                     "relu",
                                     "relu,bias",

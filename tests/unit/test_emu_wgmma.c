@@ -283,6 +283,37 @@ static uint32_t count_wrong(gki_module *module, size_t s, const layout *a, const
     return wrong;
 }
 
+/* Of 8-bit floats the sums keep 14 bits, of others all 24. */
+static void test_sums_of_8_bit_floats_are_cut(void **state)
+{
+    (void)state;
+    static const size_t shapes[] = {0, 7, 9}; /* f16, e4m3, e5m2 */
+    const layout packed = {128, false, 16, 1024, 0};
+    gki_module *module = load(ONE);
+    memset(image, 0, sizeof image);
+    for (size_t i = 0; i < 3; i++) {
+        const uint32_t columns = SHAPES[shapes[i]].columns;
+        const args parameter = {.in = image,
+                                .out = out,
+                                .what = (int64_t)shapes[i] * 10,
+                                .a = descriptor(&packed, 0),
+                                .b = descriptor(&packed, B_AT),
+                                .accumulate = true};
+        for (uint32_t j = 0; j < ROWS * columns; j++) {
+            out[j] = j % 2 == 0 ? 16385 : -32771;
+        }
+        out[2] = INFINITY;
+        assert_gk_ok(launch(module, 128, &parameter));
+        assert_true(isinf(out[2]));
+        for (uint32_t j = 4; j < ROWS * columns; j++) {
+            const float exact = j % 2 == 0 ? 16385 : -32771;
+            const float cut = j % 2 == 0 ? 16384 : -32768;
+            assert_true(out[j] == (i == 0 ? exact : cut));
+        }
+    }
+    emu_device->driver->module_unload(emu_device, module);
+}
+
 static const layout LAYOUTS[] = {
     {128, false, 16, 1024, 0}, {128, false, 16, 1024, 96}, {64, false, 0, 512, 0},
     {64, false, 16, 512, 32},  {32, false, 16, 256, 0},    {0, false, 128, 256, 0},
@@ -557,8 +588,12 @@ static void test_group_mistakes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        EMU_TEST(test_layouts), EMU_TEST(test_values),         EMU_TEST(test_wrong_layout),
-        EMU_TEST(test_groups),  EMU_TEST(test_group_mistakes),
+        EMU_TEST(test_layouts),
+        EMU_TEST(test_values),
+        EMU_TEST(test_sums_of_8_bit_floats_are_cut),
+        EMU_TEST(test_wrong_layout),
+        EMU_TEST(test_groups),
+        EMU_TEST(test_group_mistakes),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -380,6 +380,37 @@ static void attributes(void **state)
     assert_true(gk_op_find("matmul", NULL)->reads_output(&p));
 }
 
+/* The mode tells problems apart only where it makes a difference. */
+static void math_of_types(void **state)
+{
+    (void)state;
+    static const struct {
+        gk_dtype dtype;
+        gk_math asked, kept;
+        bool promotes;
+    } cases[] = {
+        {GK_E4M3, GK_MATH_DEFAULT, GK_MATH_DEFAULT, false},
+        {GK_E4M3, GK_MATH_TF32, GK_MATH_DEFAULT, false},
+        {GK_E4M3, GK_MATH_F32, GK_MATH_F32, true},
+        {GK_E5M2, GK_MATH_F32, GK_MATH_F32, true},
+        {GK_BF16, GK_MATH_DEFAULT, GK_MATH_F32, false},
+        {GK_F16, GK_MATH_TF32, GK_MATH_F32, false},
+        {GK_F64, GK_MATH_TF32, GK_MATH_F32, false},
+        {GK_F32, GK_MATH_F32, GK_MATH_F32, false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        gk_problem p;
+        fresh(NULL);
+        f.ta.dtype = f.tb.dtype = cases[i].dtype;
+        f.ta.data = f.tb.data = NULL;
+        f.ta.shape[1] = f.tb.shape[0] = 0;
+        f.call.attrs[MATMUL_MATH] = cases[i].asked;
+        accepts(&p);
+        assert_int_equal(p.attrs[MATMUL_MATH], cases[i].kept);
+        assert_int_equal(gki_matmul_promotes(&p), cases[i].promotes);
+    }
+}
+
 /* Kernels take alpha and beta in the type of the sums. */
 static void factors_beyond_f32(void **state)
 {
@@ -515,6 +546,7 @@ int main(void)
         rule(output_over_an_input),
         rule(neighbours_do_not_overlap),
         rule(attributes),
+        rule(math_of_types),
         rule(factors_beyond_f32),
         rule(integer_attributes),
         rule(layout_classes),

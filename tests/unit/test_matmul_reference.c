@@ -196,14 +196,21 @@ static void examples(void **state)
     assert_gk_ok(matmul()->example(&item, t, &call));
     assert_int_equal(t[MATMUL_A].dtype, GK_F32);
     assert_true(call.attrs[MATMUL_MATH] == GK_MATH_TF32);
+    item.dtype = "e4m3+f32:f16";
+    assert_gk_ok(matmul()->example(&item, t, &call));
+    assert_int_equal(t[MATMUL_A].dtype, GK_E4M3);
+    assert_int_equal(t[MATMUL_C].dtype, GK_F16);
+    assert_true(call.attrs[MATMUL_MATH] == GK_MATH_F32);
+    call.attrs[MATMUL_MATH] = GK_MATH_DEFAULT;
     static const char *const defaults[][2] = {{"e4m3", "bf16"}, {"u8", "i32"}, {"f64", "f64"}};
     for (int i = 0; i < 3; i++) {
         item.dtype = defaults[i][0];
         assert_gk_ok(matmul()->example(&item, t, &call));
         assert_string_equal(gk_dtype_name((gk_dtype)t[MATMUL_C].dtype), defaults[i][1]);
     }
-    static const char *const bad[] = {"f33", "", "bf16:", ":f32", "bf16:q", "verylongname", NULL};
-    for (int i = 0; i < 7; i++) {
+    static const char *const bad[] = {"f33",  "",          "bf16:",    ":f32",         "bf16:q",
+                                      "+f32", "bf16+f32x", "tf32+f32", "verylongname", NULL};
+    for (int i = 0; i < 10; i++) {
         item.dtype = bad[i];
         assert_gk_err(matmul()->example(&item, t, &call), GK_ERR_INVALID, "dtype");
     }
@@ -383,10 +390,14 @@ static void constants(void **state)
     gk_constants c;
     memset(&c, 0, sizeof(c));
     gki_matmul_constants(&p, &c);
-    assert_string_equal(c.tag, "gelu_tanh_e4m3_bf16");
+    assert_string_equal(c.tag, "gelu_tanh_e4m3p_bf16");
     assert_int_equal(c.n_items, 14);
     assert_string_equal(c.items[3].name, "BIAS_TYPE");
     assert_int_equal(c.items[3].value, GK_F32);
+    p.attrs[MATMUL_MATH] = GK_MATH_DEFAULT;
+    memset(&c, 0, sizeof(c));
+    gki_matmul_constants(&p, &c);
+    assert_string_equal(c.tag, "gelu_tanh_e4m3_bf16");
     gk_launch launch;
     memset(&launch, 0, sizeof(launch));
     gki_matmul_grid(&p, 8, 16, 4, &launch);
