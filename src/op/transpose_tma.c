@@ -76,9 +76,10 @@ static bool check_problem(const gk_problem *problem, const gki_transpose_view *v
         return gk_refuse(reason, "%lld x %lld x %lld, at most %lld each", (long long)v->batches,
                          (long long)v->rows, (long long)v->cols, (long long)MAX_AXIS);
     }
-    if (v->rows * v->size % 16 != 0) {
+    const long long line = v->rows * v->size;
+    if (line % 16 != 0) {
         return gk_refuse(reason, "lines of out have %lld bytes, stores are cut at multiples of 16",
-                         (long long)(v->rows * v->size));
+                         line);
     }
     return true;
 }

@@ -350,6 +350,15 @@ static bool parse_flag(const char *flag, op_harness_options *o)
     return true;
 }
 
+/* "K/N" */
+static bool parse_shard(const char *value, op_harness_options *o)
+{
+    char *end = NULL;
+    o->shard = value != NULL ? (uint32_t)strtoul(value, &end, 10) : 0;
+    o->shards = end != NULL && *end == '/' ? (uint32_t)strtoul(end + 1, &end, 10) : 0;
+    return o->shard >= 1 && o->shard <= o->shards && *end == '\0';
+}
+
 static bool parse_value(const char *flag, const char *value, op_harness_options *o)
 {
     const struct {
@@ -362,8 +371,7 @@ static bool parse_value(const char *flag, const char *value, op_harness_options 
                  {"--shapes", &o->shapes}};
     uint64_t number;
     if (strcmp(flag, "--shard") == 0) {
-        return value != NULL && sscanf(value, "%u/%u", &o->shard, &o->shards) == 2 &&
-               o->shard >= 1 && o->shard <= o->shards;
+        return parse_shard(value, o);
     }
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         if (strcmp(flag, texts[i].name) == 0 && value != NULL) {
