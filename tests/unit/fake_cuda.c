@@ -527,11 +527,13 @@ gki_cu_result cuGraphAddDependencies_v2(gki_cu_graph graph, const gki_cu_node *f
     if (n != 1 || !graph->loose || (uintptr_t)*to != graph->nodes ||
         (uintptr_t)*from != graph->nodes - 1 || edge->to_port != 0 || edge->reserved[0] != 0 ||
         edge->from_port != GKI_CU_PORT_PROGRAMMATIC ||
-        edge->type != GKI_CU_DEPENDENCY_PROGRAMMATIC || fake->n_nodes > FAKE_MAX_LAUNCHES) {
+        edge->type != GKI_CU_DEPENDENCY_PROGRAMMATIC) {
         return GKI_CU_INVALID_VALUE;
     }
     graph->loose = 0;
-    fake->nodes[fake->n_nodes - 1].overlap = 1;
+    if (fake->n_nodes <= FAKE_MAX_LAUNCHES) { /* those behind are not recorded */
+        fake->nodes[fake->n_nodes - 1].overlap = 1;
+    }
     return 0;
 }
 
