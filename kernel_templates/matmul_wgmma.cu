@@ -583,15 +583,7 @@ struct consumer {
             float part[PIECES][SUMS];
             mbarrier_wait(&full[at.stage], at.parity);
             wgmma_fence();
-            GK_UNROLL
-            for (int step = 0; step < STEPS; ++step) {
-                GK_UNROLL
-                for (int piece = 0; piece < PIECES; ++piece) {
-                    multiply_shared<T>(part[piece], x + x_operand::offset(step, piece),
-                                       y + y_operand::offset(step, 0), step > 0);
-                }
-            }
-            wgmma_commit();
+            multiply_stage<T>(part, x, y, false);
             wgmma_wait<0>();
             release(at.stage);
             GK_UNROLL
@@ -634,15 +626,7 @@ struct consumer {
                 const gk_u64 y = y_base + (gk_u64)(at.stage * (STAGE_BYTES / 16));
                 mbarrier_wait(&full[at.stage], at.parity);
                 wgmma_fence();
-                GK_UNROLL
-                for (int step = 0; step < STEPS; ++step) {
-                    GK_UNROLL
-                    for (int piece = 0; piece < PIECES; ++piece) {
-                        multiply_shared<FACTOR>(sum[piece], x + x_operand::offset(step, piece),
-                                                y + y_operand::offset(step, 0), step > 0 || i > 0);
-                    }
-                }
-                wgmma_commit();
+                multiply_stage<FACTOR>(sum, x, y, i > 0);
                 wgmma_wait<1>();
                 if (i > 0) {
                     release(last);
@@ -653,10 +637,21 @@ struct consumer {
         }
     }
 
+    // The products of one stage, both operands from shared memory, as a group of their own.
     template <class T>
-    static GK_DEVICE void multiply_shared(float (&sum)[SUMS], gk_u64 x, gk_u64 y, bool accumulate)
+    static GK_DEVICE void multiply_stage(float (&sum)[PIECES][SUMS], gk_u64 x, gk_u64 y,
+                                         bool accumulate)
     {
-        wgmma<T, TILE_Y, !X_K_MAJOR, !Y_K_MAJOR>(sum, x, y, accumulate);
+        GK_UNROLL
+        for (int step = 0; step < STEPS; ++step) {
+            GK_UNROLL
+            for (int piece = 0; piece < PIECES; ++piece) {
+                wgmma<T, TILE_Y, !X_K_MAJOR, !Y_K_MAJOR>(
+                    sum[piece], x + x_operand::offset(step, piece), y + y_operand::offset(step, 0),
+                    step > 0 || accumulate);
+            }
+        }
+        wgmma_commit();
     }
 
     // X of one tile of K, as wgmma takes it from registers.

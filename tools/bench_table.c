@@ -179,10 +179,21 @@ static bool check(const bench *b, bench_run *run, gk_plan *plan, bench_peer *pee
 static void rate(const bench *b, const bench_run *run, bench_row *row)
 {
     run->op->work(&run->problem, &row->flops, &row->bytes);
-    const double peak = run->op->peak != NULL ? run->op->peak(&run->problem, &b->info) : 0;
+    const double peak = run->op->peak != NULL ? run->op->peak(&run->problem, &b->info) : INFINITY;
     const bool by_memory =
         peak > 0 && b->copy_rate > 0 && row->bytes / b->copy_rate > row->flops / peak;
     row->copy_share = by_memory ? row->bytes / row->seconds / b->copy_rate : 0;
+}
+
+/* The problem's own, so that the peer computes the same. */
+static gk_math math_of(const bench_run *run)
+{
+    for (uint32_t i = 0; i < run->op->n_attrs; i++) {
+        if (strcmp(run->op->attrs[i].name, "math") == 0) {
+            return (gk_math)run->calls[0].attrs[i];
+        }
+    }
+    return GK_MATH_DEFAULT;
 }
 
 static bool measure(const bench *b, const gk_call *example, bench_run *run, gk_plan **plans,
@@ -196,10 +207,7 @@ static bool measure(const bench *b, const gk_call *example, bench_run *run, gk_p
         return false;
     }
     if (b->lt != NULL) {
-        const gk_math math = strncmp(row->name, "tf32", 4) == 0  ? GK_MATH_TF32
-                             : strstr(row->name, "+f32") != NULL ? GK_MATH_F32
-                                                                 : GK_MATH_DEFAULT;
-        *peer = bench_peer_open(b->lt, run->calls, run->n_sets, math,
+        *peer = bench_peer_open(b->lt, run->calls, run->n_sets, math_of(run),
                                 strcmp(b->op_name, "matmul_relu") == 0);
     }
     if (!race(b, run, plans[0], plans[1], *peer, row) || !check(b, run, plans[0], *peer, row)) {

@@ -137,7 +137,8 @@ typedef struct gk_launch {
     int32_t cluster;     /* blocks a cluster; 0 or 1 = none */
     int32_t cooperative; /* 1: all blocks are on the device at once, or the launch is refused */
     int32_t overlap;     /* 1: may begin while the kernel before it in the stream ends; the kernel
-                            waits for that one itself before it touches memory */
+                            waits for that one itself before it touches memory. The engine ignores
+                            it where the device or a cooperative launch does not allow it */
     int64_t smem;        /* bytes of dynamic shared memory */
     int64_t workspace;   /* bytes of device scratch memory, any contents */
     int64_t zeroed;      /* bytes of a second area: zero before, and left zero by every launch */
@@ -294,7 +295,7 @@ typedef struct gk_op_desc {
     void (*work)(const gk_problem *problem, double *flops, double *bytes);
     /*
      * A peak for the roofline: flops per second of the device for this problem's arithmetic; 0 if
-     * unknown.
+     * unknown. NULL: memory alone bounds the op.
      */
     double (*peak)(const gk_problem *problem, const gk_device_info *device);
     /*

@@ -177,7 +177,7 @@ gk_status gki_entry_build(gk_context *ctx, const gk_op_desc *op, const gk_proble
     entry->source = source;
     if (variant != NULL) {
         entry->config = *config;
-        variant->launch(problem, &ctx->info, config, &entry->launch);
+        gki_config_launch(variant, problem, &ctx->info, config, &entry->launch);
         gk_status status =
             gki_kernel_load(ctx->jit, op, variant, problem, config, &entry->launch, &entry->kernel);
         gk_reason reason = {{0}};

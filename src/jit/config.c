@@ -155,10 +155,20 @@ static bool check_launch(const gk_device_info *device, const gk_launch *launch, 
     return true;
 }
 
+void gki_config_launch(const gk_variant *variant, const gk_problem *problem,
+                       const gk_device_info *device, const gk_config *config, gk_launch *out)
+{
+    memset(out, 0, sizeof(*out));
+    variant->launch(problem, device, config, out);
+    if (device->cc < 90 || out->cooperative) {
+        out->overlap = 0;
+    }
+}
+
 bool gki_config_check(const gk_variant *variant, const gk_problem *problem,
                       const gk_device_info *device, const gk_config *config, gk_reason *reason)
 {
-    gk_launch launch = {0};
+    gk_launch launch;
     reason->text[0] = '\0';
     if (!gki_config_is_listed(variant, config, reason)) {
         return false;
@@ -171,7 +181,7 @@ bool gki_config_check(const gk_variant *variant, const gk_problem *problem,
     if (variant->check && !variant->check(problem, device, config, reason)) {
         return false;
     }
-    variant->launch(problem, device, config, &launch);
+    gki_config_launch(variant, problem, device, config, &launch);
     return check_launch(device, &launch, reason);
 }
 

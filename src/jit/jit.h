@@ -53,6 +53,11 @@ bool gki_config_parse(const gk_variant *variant, const char *text, gk_config *ou
  * and cluster against the device. */
 bool gki_config_check(const gk_variant *variant, const gk_problem *problem,
                       const gk_device_info *device, const gk_config *config, gk_reason *reason);
+/* How the variant launches the configuration, as far as the device can: without overlap below
+ * compute capability 9.0, and for cooperative kernels, whose waiting blocks would take the room of
+ * those that are waited for. */
+void gki_config_launch(const gk_variant *variant, const gk_problem *problem,
+                       const gk_device_info *device, const gk_config *config, gk_launch *out);
 const gk_variant *gki_variant_find(const gk_op_desc *op, const char *name);
 
 /* --- identities (key.c) --- */

@@ -43,7 +43,6 @@ const gk_op_desc gki_op_map = {
     .reference = gki_map_reference,
     .tolerance = gki_map_tolerance,
     .work = gki_map_work,
-    .peak = gki_map_peak,
     .reduce = gki_map_reduce,
     .part = gki_map_part,
 };

@@ -152,10 +152,3 @@ void gki_map_work(const gk_problem *problem, double *flops, double *bytes)
         *bytes += m * (problem->layout[i] == GK_LAYOUT_REPEAT ? 1 : n) * size;
     }
 }
-
-/* Fused multiply-adds of f32: whatever is computed, memory bounds it on every card. */
-double gki_map_peak(const gk_problem *problem, const gk_device_info *device)
-{
-    (void)problem;
-    return device->is_emulated ? 0 : 256.0 * device->sm_count * (device->clock_khz * 1e3);
-}

@@ -71,7 +71,7 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     const int64_t most = v[BLOCKS] > 0 ? (int64_t)v[BLOCKS] * device->sm_count : INT32_MAX;
     out->grid = steps < most ? steps : most > 0 ? most : 1;
     out->threads = v[THREADS];
-    out->overlap = device->cc >= 90;
+    out->overlap = 1;
 }
 
 /* Sectors that an element of a strided operand takes instead of its bytes. */

@@ -187,6 +187,7 @@ static int64_t stages_bytes(const gk_problem *problem, const gk_config *config)
 static void launch(const gk_problem *problem, const gk_device_info *device, const gk_config *config,
                    gk_launch *out)
 {
+    (void)device;
     const int32_t *v = config->values;
     gki_matmul_grid(problem, v[BLOCK_M], v[BLOCK_N], v[SPLIT_K], out);
     const int64_t stages = stages_bytes(problem, config);
@@ -195,7 +196,7 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
                                             : 0;
     out->threads = (int32_t)threads_of(config);
     out->cluster = 0;
-    out->overlap = device->cc >= 90;
+    out->overlap = 1;
     out->smem = stages > exchange ? stages : exchange;
 }
 

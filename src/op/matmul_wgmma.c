@@ -418,7 +418,6 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     if (prepares) {
         const bool swap = v[WGMMA_SWAP] != 0;
         out->cooperative = 1;
-        out->overlap = 0; /* blocks that wait would take the room of those that are waited for */
         out->workspace += gki_wgmma_prepared_bytes(problem, MATMUL_A, swap) +
                           gki_wgmma_prepared_bytes(problem, MATMUL_B, swap);
         out->zeroed += FIRST_TICKET;

@@ -226,7 +226,6 @@ const gk_op_desc gki_op_norm = {
     .reference = reference,
     .tolerance = tolerance,
     .work = gki_rows_work,
-    .peak = gki_rows_peak,
     .reduce = gki_rows_reduce,
     .part = gki_rows_part,
 };

@@ -52,13 +52,6 @@ static void work(const gk_problem *problem, double *flops, double *bytes)
              outputs * (double)gk_dtype_size((gk_dtype)problem->dtype[REDUCE_OUT]);
 }
 
-/* Fused multiply-adds of f32: memory is what limits it on every card. */
-static double peak(const gk_problem *problem, const gk_device_info *device)
-{
-    (void)problem;
-    return device->is_emulated ? 0 : 256.0 * device->sm_count * (device->clock_khz * 1e3);
-}
-
 const gk_op_desc gki_op_reduce = {
     .struct_size = sizeof(gk_op_desc),
     .name = "reduce",
@@ -82,7 +75,6 @@ const gk_op_desc gki_op_reduce = {
     .reference = gki_reduce_reference,
     .tolerance = gki_reduce_tolerance,
     .work = work,
-    .peak = peak,
     .reduce = gki_reduce_reduce,
     .part = gki_reduce_part,
 };

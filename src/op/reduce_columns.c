@@ -59,7 +59,7 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     gki_reduce_grid(problem, s.tiles, s.splits, s.tile, out);
     out->threads = config->values[THREADS];
     out->cluster = 0;
-    out->overlap = device->cc >= 90;
+    out->overlap = 1;
     out->smem = (s.rows * s.tile + 1) * gki_reduce_state_bytes(problem);
 }
 

@@ -54,7 +54,7 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     gki_reduce_grid(problem, s.tiles, s.splits, 1, out);
     out->threads = (int32_t)s.threads;
     out->cluster = 0;
-    out->overlap = device->cc >= 90;
+    out->overlap = 1;
     out->smem = s.rows == 1 ? (s.threads / 32 + 1) * gki_reduce_state_bytes(problem) : 0;
 }
 

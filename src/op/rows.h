@@ -41,7 +41,6 @@ bool gki_rows_part(const gk_call *call, uint32_t index, int64_t max_flops, gk_te
 /* Operations counted for an element. */
 enum { ROWS_FLOPS = 5 };
 void gki_rows_work(const gk_problem *problem, double *flops, double *bytes);
-double gki_rows_peak(const gk_problem *problem, const gk_device_info *device);
 /* Row `row` of t, counted over all axes but the last, as doubles. */
 void gki_rows_load(const gk_tensor *t, int64_t row, double *out);
 

@@ -62,7 +62,7 @@ void gki_rows_block_launch(const gk_problem *problem, const gk_device_info *devi
     const int32_t *v = config->values;
     const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
     out->threads = v[THREADS];
-    out->overlap = device->cc >= 90;
+    out->overlap = 1;
     out->smem = 2 * (v[THREADS] / 32) * s.summary;
     if (v[VECTORS] == 0) {
         out->smem += held(&s, v) * v[THREADS] * s.vec * s.size;

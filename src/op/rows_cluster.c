@@ -68,7 +68,7 @@ void gki_rows_cluster_launch(const gk_problem *problem, const gk_device_info *de
     int64_t clusters = gki_rows_smaller(problem->dims[ROWS_ROWS], INT32_MAX / v[CLUSTER]);
     out->threads = v[THREADS];
     out->cluster = v[CLUSTER];
-    out->overlap = device->cc >= 90;
+    out->overlap = 1;
     /* Two halves of slots, and two barriers. */
     out->smem = 2 * (int64_t)v[CLUSTER] * (v[THREADS] / 32) * s.summary + 16;
     if (v[VECTORS] == 0) {

@@ -291,13 +291,6 @@ void gki_rows_work(const gk_problem *problem, double *flops, double *bytes)
              cols * (size[ROWS_WEIGHT] + size[ROWS_BIAS]);
 }
 
-/* Fused multiply-adds of f32: memory bounds rows on every card. */
-double gki_rows_peak(const gk_problem *problem, const gk_device_info *device)
-{
-    (void)problem;
-    return device->is_emulated ? 0 : 256.0 * device->sm_count * (device->clock_khz * 1e3);
-}
-
 void gki_rows_load(const gk_tensor *t, int64_t row, double *out)
 {
     const int last = t->rank - 1;

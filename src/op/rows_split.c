@@ -74,11 +74,10 @@ void gki_rows_split_launch(const gk_problem *problem, const gk_device_info *devi
     const split p = split_of(problem, device, config->values, &s);
     out->grid = p.groups * p.parts;
     out->threads = config->values[THREADS];
-    out->overlap = device->cc >= 90;
+    out->overlap = 1;
     out->smem = p.smem;
     if (p.parts > 1) {
         out->cooperative = 1;
-        out->overlap = 0;
         out->workspace = problem->dims[ROWS_ROWS] * p.parts * s.summary;
         out->zeroed = (problem->dims[ROWS_ROWS] * 4 + 7) / 8 * 8;
     }

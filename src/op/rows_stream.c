@@ -31,10 +31,11 @@ bool gki_rows_stream_check(const gk_problem *problem, const gk_device_info *devi
 void gki_rows_stream_launch(const gk_problem *problem, const gk_device_info *device,
                             const gk_config *config, gk_launch *out)
 {
+    (void)device;
     const gki_rows_shape s = gki_rows_shape_of(problem, config->values[VECTOR]);
     out->grid = gki_rows_smaller(problem->dims[ROWS_ROWS], INT32_MAX);
     out->threads = config->values[THREADS];
-    out->overlap = device->cc >= 90;
+    out->overlap = 1;
     out->smem = 2 * (config->values[THREADS] / 32) * s.summary;
 }
 

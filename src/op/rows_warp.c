@@ -66,7 +66,7 @@ void gki_rows_warp_launch(const gk_problem *problem, const gk_device_info *devic
         out->grid = gki_rows_smaller(out->grid, device->sm_count * resident(problem, device, v));
     }
     out->threads = v[WARPS] * 32;
-    out->overlap = device->cc >= 90;
+    out->overlap = 1;
 }
 
 double gki_rows_warp_model(const gk_problem *problem, const gk_device_info *device,

@@ -194,13 +194,6 @@ static void work(const gk_problem *problem, double *flops, double *bytes)
              (double)gk_dtype_size((gk_dtype)problem->dtype[TRANSPOSE_X]);
 }
 
-/* There is no arithmetic: memory bounds it whatever the rate. */
-static double peak(const gk_problem *problem, const gk_device_info *device)
-{
-    (void)problem;
-    return device->is_emulated ? 0 : 1;
-}
-
 const gk_op_desc gki_op_transpose = {
     .struct_size = sizeof(gk_op_desc),
     .name = "transpose",
@@ -220,7 +213,6 @@ const gk_op_desc gki_op_transpose = {
     .reference = gki_transpose_reference,
     .tolerance = tolerance,
     .work = work,
-    .peak = peak,
     .reduce = gki_transpose_reduce,
     .part = gki_transpose_part,
 };

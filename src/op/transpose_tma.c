@@ -132,7 +132,7 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     const int64_t threads = config->values[THREADS];
     out->grid = smaller(s.tiles, device->sm_count * resident(device, &s, threads));
     out->threads = (int32_t)threads;
-    out->overlap = device->cc >= 90;
+    out->overlap = 1;
     out->smem = s.smem;
 }
 

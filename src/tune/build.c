@@ -180,7 +180,9 @@ gk_status gki_build(gki_session *s)
     find_leaders(&b);
     const uint32_t threads = gki_jit_options_of(s->jit)->compile_threads;
     gki_parallel(threads, b.n_leaders + 1, work, &b);
-    gki_parallel(threads, b.n_leaders, work_on, &b);
+    if (atomic_load(&b.usable) == 0) {
+        gki_parallel(threads, b.n_leaders, work_on, &b);
+    }
     pthread_mutex_destroy(&b.mutex);
     gki_free(b.leaders);
     gki_free(b.began_ns);

@@ -149,7 +149,7 @@ static double compile_seconds(const gki_session *s)
 
 static double roofline(const gki_session *s, double flops, double bytes)
 {
-    double peak = s->op->peak != NULL ? s->op->peak(&s->problem, &s->info) : 0;
+    const double peak = s->op->peak != NULL ? s->op->peak(&s->problem, &s->info) : INFINITY;
     /* Two transfers a clock. */
     double bandwidth =
         (double)s->info.memory_clock_khz * 1e3 * 2 * (double)s->info.memory_bus_bits / 8;

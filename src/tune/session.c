@@ -115,7 +115,8 @@ static void add_entrant(gki_session *s, uint32_t i, uint32_t guess, int64_t incu
     e->is_guess = i == guess;
     e->is_incumbent = (int64_t)i == incumbent;
     gki_config_text(e->candidate.variant, &e->candidate.config, e->config, sizeof(e->config));
-    e->candidate.variant->launch(&s->problem, &s->info, &e->candidate.config, &e->launch);
+    gki_config_launch(e->candidate.variant, &s->problem, &s->info, &e->candidate.config,
+                      &e->launch);
 }
 
 /* An emulated device runs nothing but the reduced problem, so only what can run there enters. */

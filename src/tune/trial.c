@@ -223,8 +223,8 @@ gk_status gki_trial_check(gki_session *s, gki_entrant *e, gki_bench *bench, bool
 {
     gk_launch launch;
     gki_kernel *kernel = NULL;
-    memset(&launch, 0, sizeof(launch));
-    e->candidate.variant->launch(&bench->problem, &s->info, &e->candidate.config, &launch);
+    gki_config_launch(e->candidate.variant, &bench->problem, &s->info, &e->candidate.config,
+                      &launch);
     gk_status status = make_room(s);
     if (status != GK_OK) {
         return status;
@@ -254,8 +254,8 @@ gk_status gki_trial_time(gki_session *s, gki_entrant *e, const gki_bench *bench,
                          bool warm, double *seconds)
 {
     gk_launch launch;
-    memset(&launch, 0, sizeof(launch));
-    e->candidate.variant->launch(&bench->problem, &s->info, &e->candidate.config, &launch);
+    gki_config_launch(e->candidate.variant, &bench->problem, &s->info, &e->candidate.config,
+                      &launch);
     gki_kernel *kernel = e->kernel;
     gk_status status = make_room(s);
     if (status == GK_OK && bench != &s->real) {

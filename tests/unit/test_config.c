@@ -170,6 +170,28 @@ static void test_check_refuses(void **state)
     toy_reset();
 }
 
+/* Overlap is dropped where the device or a cooperative launch does not allow it. */
+static void test_launch_as_the_device_can(void **state)
+{
+    (void)state;
+    gk_device_info info = device_info();
+    const gk_problem problem = toy_problem();
+    const gk_config config = toy_config(64, 16, 4);
+    toy_reset();
+    for (int32_t cc = 80; cc <= 120; cc += 10) {
+        for (int32_t cooperative = 0; cooperative <= 1; cooperative++) {
+            gk_launch launch;
+            info.cc = cc;
+            toy_launch = (gk_launch){.grid = 7, .cooperative = cooperative, .overlap = 1};
+            memset(&launch, 0xa5, sizeof launch);
+            gki_config_launch(&toy_plain, &problem, &info, &config, &launch);
+            toy_launch.overlap = cc >= 90 && cooperative == 0;
+            assert_memory_equal(&launch, &toy_launch, sizeof launch);
+        }
+    }
+    toy_reset();
+}
+
 static void test_find_variant(void **state)
 {
     (void)state;
@@ -190,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_parse_refuses),
         cmocka_unit_test(test_check_accepts),
         cmocka_unit_test(test_check_refuses),
+        cmocka_unit_test(test_launch_as_the_device_can),
         cmocka_unit_test(test_find_variant),
     };
     return GK_TEST_MAIN(tests);

@@ -43,6 +43,38 @@ static void test_fastest_is_found_and_stored(void **state)
 }
 
 /* Each candidate is checked alone, on a poisoned output, and refused by name. */
+static double unknown_peak(const gk_problem *problem, const gk_device_info *device)
+{
+    (void)problem;
+    (void)device;
+    return 0;
+}
+
+static double low_peak(const gk_problem *problem, const gk_device_info *device)
+{
+    (void)device;
+    return (double)problem->dims[0]; /* an addition each: a second */
+}
+
+/* Without a peak memory alone bounds the op. */
+static void test_roofline(void **state)
+{
+    fixture *f = *state;
+    const gk_device_info *info = &f->fake->info;
+    const double bytes_a_second =
+        (double)info->memory_clock_khz * 1e3 * 2 * info->memory_bus_bits / 8;
+    assert_gk_ok(tune(f));
+    assert_true(f->report.roofline_seconds == ADD_N * 12 / bytes_a_second);
+    gk_tune_options again = GK_TUNE_OPTIONS_INIT;
+    again.retune = true;
+    add_op.peak = unknown_peak;
+    assert_gk_ok(tune_with(f, &again));
+    assert_true(f->report.roofline_seconds == 0);
+    add_op.peak = low_peak;
+    assert_gk_ok(tune_with(f, &again));
+    assert_true(f->report.roofline_seconds == 1);
+}
+
 static void test_broken_candidates(void **state)
 {
     fixture *f = *state;
@@ -347,6 +379,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_fastest_is_found_and_stored),
+        TEST(test_roofline),
         TEST(test_broken_candidates),
         TEST(test_out_of_bounds),
         TEST(test_scratch),
