@@ -72,7 +72,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     static constexpr int COUNT = (TOTAL + THREADS - 1) / THREADS;
     static constexpr int ROW_STEP = THREADS / PER_ROW;
     // a rough count beyond that of 16-byte pieces
-    static constexpr int REGISTERS = THROUGH_REGISTERS ? COUNT * (K_CONTIGUOUS ? 3 : 4) / 2
+    static constexpr int REGISTERS = THROUGH_REGISTERS ? 4 + COUNT * 2
                                      : PIECE < 16      ? 12 + COUNT * 2
                                                        : 0;
     static_assert(THREADS % PER_ROW == 0, "pieces of a row are dealt to whole groups of threads");
@@ -826,8 +826,9 @@ constexpr int OTHER_REGISTERS = 72;
 #else
 constexpr int OTHER_REGISTERS = 56;
 #endif
-constexpr int REGISTERS = MMA_M * MMA_N * 4 + MMA_M * 8 + MMA_N * 4 + OTHER_REGISTERS +
-                          a_operand::REGISTERS + b_operand::REGISTERS;
+constexpr int NEEDED_REGISTERS = MMA_M * MMA_N * 4 + MMA_M * 8 + MMA_N * 4 + OTHER_REGISTERS +
+                                 a_operand::REGISTERS + b_operand::REGISTERS;
+constexpr int REGISTERS = (NEEDED_REGISTERS + 7) / 8 * 8;     // as they are handed out
 constexpr int SM_SHARED_BYTES = 228 * 1024;                   // of the largest of today's chips
 constexpr int PARTITION_WARPS = 65536 / 4 / (32 * REGISTERS); // of one of the four schedulers
 constexpr int RESIDENT =
