@@ -1164,7 +1164,6 @@ struct consumer {
     GK_DEVICE void add_blocks(const float (&sum)[PIECES][SUMS],
                               float (&total)[PIECES][OUT_SUMS]) const
     {
-        constexpr int QUADS = SUMS / 4;
         constexpr int OUT_QUADS = OUT_SUMS / 4;
         constexpr int SENT = PIECES * OUT_QUADS * 128; // quads from a warpgroup to each block
         gk_u64 *room = meeting;                        // all other blocks are ready to receive

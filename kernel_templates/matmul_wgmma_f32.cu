@@ -793,7 +793,8 @@ GK_KERNEL(gk::THREADS, 1, gk_matmul_args, args)
             for (gk_u32 step = 1; step < parts.steps(); step++) {
                 worker = parts.work(step, worker, gridDim.x * SPLITTERS);
             }
-        } else if (threadIdx.x == CONSUMER_THREADS) {
+        } else if (elect_one()) {
+            // A thread chosen by its index would issue each copy in a loop over lanes.
             cursor at = {0, 1}; // the slots begin empty
             gk_u32 ready = 0;   // chunks
             GK_NO_UNROLL

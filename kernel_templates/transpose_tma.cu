@@ -112,20 +112,25 @@ GK_KERNEL(THREADS, 1, gk_transpose_tma_args, args)
     GK_DYNAMIC_SHARED(shared);
     unsigned char *const leaving = shared + STAGES * TILE_BYTES;
     gk_u64 *const full = reinterpret_cast<gk_u64 *>(leaving + OUT_TILES * TILE_BYTES);
-    const bool leader = threadIdx.x == 0;
+    // The same for all lanes, which the shuffle tells the compiler. One lane of the first warp
+    // issues all copies and waits for its stores; elect_one() in a branch of its own, for behind a
+    // && the compiler would issue each load in a loop over lanes.
+    const bool first_warp = __shfl_sync(0xffffffffu, (int)(threadIdx.x / 32), 0) == 0;
     const tiles all = {(gk_u32)((args.call.rows + TILE_R - 1) / TILE_R),
                        (gk_u32)((args.call.cols + TILE_C - 1) / TILE_C), (gk_u32)args.call.group};
     const gk_u32 count = all.rows * all.cols * (gk_u32)args.call.batches;
-    if (leader) {
-        for (int i = 0; i < STAGES; i++) {
-            mbarrier_init(&full[i], 1);
-        }
-        mbarrier_init_fence();
-        grid_begin();
-        for (int i = 0; i < STAGES; i++) {
-            const gk_i64 index = (gk_i64)i * gridDim.x + blockIdx.x;
-            if (index < count) {
-                bring(args, all, (gk_u32)index, shared + i * TILE_BYTES, &full[i]);
+    if (first_warp) {
+        if (elect_one()) {
+            for (int i = 0; i < STAGES; i++) {
+                mbarrier_init(&full[i], 1);
+            }
+            mbarrier_init_fence();
+            grid_begin();
+            for (int i = 0; i < STAGES; i++) {
+                const gk_i64 index = (gk_i64)i * gridDim.x + blockIdx.x;
+                if (index < count) {
+                    bring(args, all, (gk_u32)index, shared + i * TILE_BYTES, &full[i]);
+                }
             }
         }
     }
@@ -135,25 +140,31 @@ GK_KERNEL(THREADS, 1, gk_transpose_tma_args, args)
     gk_u32 parity = 0;
     for (gk_i64 index = blockIdx.x; index < count; index += gridDim.x) {
         mbarrier_wait(&full[stage], parity);
-        if (leader) {
-            tma_store_wait_read<OUT_TILES - 1>();
+        if (first_warp) {
+            if (elect_one()) {
+                tma_store_wait_read<OUT_TILES - 1>();
+            }
         }
         __syncthreads();
         turn_tile(shared + stage * TILE_BYTES, leaving + out_tile * TILE_BYTES);
         fence_async_shared();
         __syncthreads();
-        if (leader) {
-            send(args, all, (gk_u32)index, leaving + out_tile * TILE_BYTES);
-            const gk_i64 next = index + (gk_i64)STAGES * gridDim.x;
-            if (next < count) {
-                bring(args, all, (gk_u32)next, shared + stage * TILE_BYTES, &full[stage]);
+        if (first_warp) {
+            if (elect_one()) {
+                send(args, all, (gk_u32)index, leaving + out_tile * TILE_BYTES);
+                const gk_i64 next = index + (gk_i64)STAGES * gridDim.x;
+                if (next < count) {
+                    bring(args, all, (gk_u32)next, shared + stage * TILE_BYTES, &full[stage]);
+                }
             }
         }
         out_tile = (out_tile + 1) % OUT_TILES;
         stage = stage + 1 == STAGES ? 0 : stage + 1;
         parity ^= stage == 0;
     }
-    if (leader) {
-        tma_store_wait<0>();
+    if (first_warp) {
+        if (elect_one()) {
+            tma_store_wait<0>();
+        }
     }
 }

@@ -104,12 +104,11 @@ template <int ELEMENT, int ALIGN> struct window {
     }
 };
 
-// f32 -> tf32 if ROUND. The instruction makes infinity of a NaN with low bits only.
+// f32 -> tf32 if ROUND.
 template <bool ROUND> GK_DEVICE gk_u32 finished(gk_u32 bits)
 {
     if constexpr (ROUND) {
-        const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-        return nan ? 0x7fffe000u : f32_to_tf32_bits(bits_to_f32(bits));
+        return f32_to_tf32_bits(bits_to_f32(bits));
     } else {
         return bits;
     }

@@ -93,9 +93,9 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
         return gk_refuse(reason, "takes %lld bytes of shared memory, the device has %lld a block",
                          (long long)s.smem, (long long)device->smem_per_block_optin);
     }
-    if (v[BLOCK_M] > 64 && v[BLOCK_N] > 128 && problem->attrs[MATMUL_ACTIVATION] > GK_ACT_RELU) {
-        return gk_refuse(reason, "no registers for the activation beside %dx%d sums",
-                         (int)v[BLOCK_M], (int)v[BLOCK_N]);
+    if (v[BLOCK_M] > 64 && v[BLOCK_N] > 128 && problem->attrs[MATMUL_ACTIVATION] == GK_ACT_SILU) {
+        return gk_refuse(reason, "no registers for silu beside %dx%d sums", (int)v[BLOCK_M],
+                         (int)v[BLOCK_N]);
     }
     if (s.images > (double)device->memory_bytes / 8) {
         return gk_refuse(reason, "the split operands take %.0f bytes, an eighth of memory is %.0f",

@@ -1,9 +1,10 @@
 /*
  * Compiles what the renderer makes of every variant with the NVRTC that is installed; needs no GPU.
  * For each architecture and variant it samples configurations over the dtypes, layouts, alignments
- * and epilogues of the op's cases. Fails on a compile error, a register spill, serialized wgmma, or
- * an #include that is left in a source. Compile times are CPU times of one thread, so that a busy
- * machine does not lengthen them. Exit status 0, 1, 2 for usage, 77 without NVRTC.
+ * and epilogues of the op's cases. Fails on a compile error, a warning, a register spill,
+ * serialized wgmma, or an #include that is left in a source. Compile times are CPU times of one
+ * thread, so that a busy machine does not lengthen them. Exit status 0, 1, 2 for usage, 77
+ * without NVRTC.
  *
  *     compile_sweep [--arch sm_90a] [--op NAME] [--variant NAME] [--sample N] [--every-config]
  *                   [--all] [--seed N] [--threads N] [--list]
@@ -354,6 +355,9 @@ static void compile_job(void *user, uint32_t index)
                            (int)code.spill_bytes, (int)code.registers);
         } else if (code.serialized) {
             (void)snprintf(j->failure, sizeof(j->failure), "wgmma is serialized");
+        } else if (code.log != NULL && strstr(code.log, ": warning #") != NULL) {
+            (void)snprintf(j->failure, sizeof(j->failure), "%.500s",
+                           strstr(code.log, ": warning #"));
         }
         gki_free(code.code);
         gki_free(code.log);

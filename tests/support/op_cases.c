@@ -29,7 +29,7 @@ gk_context *op_test_context(gk_mode mode, const char *cache_path)
                                         .cache_path = cache_path != NULL ? cache_path : ":memory:",
                                         .mode = mode,
                                         /* Not for the clock to end, but by the number tried. */
-                                        .tune_budget_s = op_test_is_cpu() ? 120 : 2};
+                                        .tune_budget_s = op_test_is_cpu() ? 120 : 10};
     gk_context *ctx;
     assert_gk_ok(gk_context_create(&ctx, op_test_device(), &options));
     return ctx;

@@ -146,6 +146,8 @@ static bool apply_epilogue(const gk_op_desc *op, const char *words, gk_tensor *t
     double *activation = attribute(op, call, "activation");
     const int bias = argument(op, "bias");
     const int residual = argument(op, "residual");
+    const int x = argument(op, "x");
+    const gk_dtype own = x >= 0 ? (gk_dtype)tensors[x].dtype : dtype;
     if (activation != NULL) {
         const gk_attr_desc *desc = &op->attrs[activation - call->attrs];
         const int found = find(desc->names, desc->n_names, words);
@@ -155,9 +157,12 @@ static bool apply_epilogue(const gk_op_desc *op, const char *words, gk_tensor *t
                           5, words) >= 0)) {
         return false;
     }
+    if (bias >= 0 && x >= 0 && own == GK_F64 && has_word(words, "bias32")) {
+        return false; /* rows in double precision have nothing in f32 */
+    }
     if (bias >= 0 && (has_word(words, "bias") || has_word(words, "bias32"))) {
         tensors[bias] =
-            gk_vector(NULL, has_word(words, "bias32") ? GK_F32 : dtype, c->shape[c->rank - 1]);
+            gk_vector(NULL, has_word(words, "bias32") ? GK_F32 : own, c->shape[c->rank - 1]);
         call->args[bias] = &tensors[bias];
     }
     if (residual >= 0 && (has_word(words, "residual") || has_word(words, "inplace"))) {
