@@ -251,20 +251,25 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
     return true;
 }
 
-/* The model. Its weights are fitted to 1200 measurements on an H100; seconds unless they say
- * otherwise. */
-static const double KERNEL_START = 1.1e-6;
-static const double GROUP_LATENCY = 4.2e-7;  /* from the first read to the last use */
-static const double BANDWIDTH = 0.893;       /* of what the memory's pins could do */
-static const double WARP_INSTRUCTION = 1.26; /* clocks of one of four schedulers */
-static const double BLOCK_START = 9.2e-8;    /* and end */
-static const double THREAD_OUTPUT = 2.15e-6; /* a sum that a thread takes over from the warps */
-static const double SPLIT_SUM = 1.78e-6;     /* adding up in device memory */
-static const double SHORT_PIECE = 0.027;     /* what pieces below 128 bytes cost, a half each */
-static const double LAST_BLOCK = 0.037;      /* the share of a block's reads that nothing hides */
-static const double DEEP = 0.01;       /* what each further 64 bytes under way in a thread cost */
-static const double X_COLUMN = 4.5e-7; /* each further column of X that a lane has */
-static const double X_FRAGMENTS = 8.9e-7; /* the columns of X of mma.sync, few or all */
+/* The model. Its weights are fitted to 2300 measurements of long products on an H100 and 750 of short
+ * and odd ones on an H200; seconds unless they say otherwise. */
+static const double KERNEL_START = 3.2e-7;    /* overlapping the kernel before */
+static const double GROUP_LATENCY = 3.6e-7;   /* from the first read to the last use */
+static const double BANDWIDTH = 0.893;        /* of what the memory's pins could do */
+static const double LINE = 1.93;              /* clocks of a line that a warp's load of W touches */
+static const double X_LOAD = 0.86;            /* clocks of a value of X that a lane loads */
+static const double PRODUCT = 0.04;           /* clocks */
+static const double BLOCK_START = 2.35e-7;    /* and end */
+static const double THREAD_OUTPUT = 1.35e-6;  /* a sum that a thread takes over from the warps */
+static const double SPLIT_SUM = 2.8e-6;       /* adding up in device memory */
+static const double SHORT_PIECE = 0.0035;     /* what pieces below 128 bytes cost, a half each */
+static const double LAST_BLOCK = 0.015;       /* the share of a block's reads that nothing hides */
+static const double DEEP = 0.0053;            /* what 64 bytes more under way in a thread cost */
+static const double X_COLUMN = 1.64e-7;       /* each further column of X that a lane has */
+static const double X_COLUMN_GROUP = 4.7e-8;  /* and in each of its groups, */
+static const double X_COLUMN_GROUPS = 16;     /* at most so many */
+static const double X_FRAGMENTS = 2.6e-8;     /* the columns of X of mma.sync, few or all, */
+static const double X_FRAGMENTS_GROUP = 7e-9; /* and in each group */
 
 static const double PREFETCH_GAIN = 0.95; /* of everything, where it is a part of a block's K */
 static const double PREFETCH_LOSS = 1.05; /* where it is all */
@@ -290,9 +295,13 @@ static double busy_seconds(const roles *r, const shape *s, const gk_device_info 
     const double live = share < fit ? share : fit;
     const double elements = v[UNROLL] * v[VECTORS] * (double)s->vec;
     const int32_t columns = v[TILE] / 8;
+    const int64_t lane_k = r->w_along_k ? s->vec : v[VECTORS];
     const double products =
         v[MMA] ? elements * (double)r->size / 4 * columns : (double)s->multiplies + elements;
-    const double issue = threads / 32 * (products + 40) / 4 * WARP_INSTRUCTION / clock;
+    const double x_loads = (double)(v[UNROLL] * lane_k) * (v[MMA] ? columns : v[TILE]);
+    const double lines = v[UNROLL] * v[VECTORS] * 32.0 / v[LANES];
+    const double issue =
+        threads / 32 * (LINE * lines + X_LOAD * x_loads + PRODUCT * (products + 40)) / clock;
     const double group = GROUP_LATENCY + issue * gki_at_least(live, 1);
     const double groups = groups_of(r, s, v);
     const double outputs = (double)s->block_rows * v[TILE];
@@ -320,11 +329,14 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double busy = busy_seconds(&r, &s, device, v, blocks);
     /* The longer of the two, and a little more where they are alike. */
     const double both = sqrt(sqrt(pow(memory, 4) + pow(busy, 4)));
-    const double x = v[MMA] ? X_FRAGMENTS : X_COLUMN * (v[TILE] - 1);
+    const double groups = groups_of(&r, &s, v);
+    const double felt = groups < X_COLUMN_GROUPS ? groups : X_COLUMN_GROUPS;
+    const double x = v[MMA] ? X_FRAGMENTS + X_FRAGMENTS_GROUP * groups
+                            : (X_COLUMN + X_COLUMN_GROUP * felt) * (v[TILE] - 1);
     const double last = LAST_BLOCK * bytes / blocks / bandwidth * device->sm_count;
     double deep = 1 + DEEP * gki_at_least((double)s.in_flight / 64 - 1, 0);
     if (v[PREFETCH]) {
-        deep *= groups_of(&r, &s, v) > 1 ? PREFETCH_GAIN : PREFETCH_LOSS;
+        deep *= groups > 1 ? PREFETCH_GAIN : PREFETCH_LOSS;
     }
     return (KERNEL_START + x + last + both + (v[SPLIT_K] > 1 ? SPLIT_SUM : 0)) * deep;
 }

@@ -261,6 +261,9 @@ static double block_clocks(const gk_problem *problem, const gk_device_info *devi
     return (double)gki_ceil_div(k_tiles, v[SPLIT_K]) * per_tile + epilogue;
 }
 
+static const double KERNEL_START = 1.6e-6; /* seconds, overlapping the kernel before */
+static const double EDGE_ELEMENT = 180;    /* clocks; tiles at C's edges store one by one */
+
 static double model(const gk_problem *problem, const gk_device_info *device,
                     const gk_config *config)
 {
@@ -293,6 +296,9 @@ static double model(const gk_problem *problem, const gk_device_info *device,
         clocks += v[SPLIT_K] * (700 / gki_at_least(16 / own, 1) +
                                 tile * (double)gki_matmul_acc_bytes(problem) / 64);
     }
+    if (problem->dims[MATMUL_M] % v[BLOCK_M] != 0 || problem->dims[MATMUL_N] % v[BLOCK_N] != 0) {
+        clocks += EDGE_ELEMENT * v[THREAD_M] * v[THREAD_N];
+    }
     const double bandwidth =
         gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
     const double m = (double)problem->dims[MATMUL_M];
@@ -300,7 +306,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double bytes =
         (m * k + k * n) * size + m * n * (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
     const double order = v[GROUP_M] > 1 ? 1 : 1.01; /* grouped tiles reread less */
-    return gki_at_least(clocks / clock, bytes / bandwidth) * order + 3e-6;
+    return gki_at_least(clocks / clock, bytes / bandwidth) * order + KERNEL_START;
 }
 
 const gk_variant gki_matmul_simt = {
