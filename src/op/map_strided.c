@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "op/map.h"
+#include "op/model.h"
 
 enum { VECTOR, UNROLL, THREADS, CACHE, BLOCKS, N_PARAMS };
 
@@ -110,7 +111,8 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double issue = vectors * instructions / 32 / 4 / sms / clock;
     const double shape = 0.002 * fabs(v[THREADS] / 256.0 - 1) + (v[BLOCKS] > 0 ? 0.004 : 0) +
                          0.002 * fabs(v[UNROLL] / 2.0 - 1) + 0.001 * v[CACHE];
-    return 2.6e-6 + fmax(memory, issue) * (1.03 + shape) + steps / sms * 5e-9;
+    return 2.6e-6 +
+           fmax(fmax(memory, issue) * (1.03 + shape), gki_model_starts(device, steps, v[THREADS]));
 }
 
 const gk_variant gki_map_strided = {

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "op/map.h"
+#include "op/model.h"
 
 enum { VECTOR, UNROLL, THREADS, CACHE, BLOCKS, N_PARAMS };
 
@@ -100,10 +101,19 @@ static double pieces(const gk_problem *problem, const int32_t *v)
     return sum;
 }
 
-/*
- * Seconds. Bandwidth is reached with some 40 KB under way in a multiprocessor; below that, time
- * grows. What stays in the second-level cache should be left there.
- */
+static const double KERNEL_START = 2e-6;
+static const double LATENCY = 9e-7;     /* of a step: loads, then stores */
+static const double INSTRUCTIONS = 4.5; /* of a piece */
+static const double BEST_STEP = 6e3;    /* bytes of the widest operand in a step of a block, and */
+static const double OTHER_STEP = 0.005; /* what a half or a double of it costs */
+static const double PERSISTENT = 0.06;  /* what blocks lose that wait for loads behind stores */
+static const double TORN = 0.01;        /* what vectors of more than one access cost */
+static const double NO_NEED = 0.001;    /* of a limit, lest it come first where it is none */
+static const double HIDDEN = 0.02;      /* of instructions, what time they take behind the memory */
+static const double KEEP_OUT_OF_L1 = 0.03; /* what that costs beside plain stores */
+static const double STAY_IN_L2 = 0.01; /* gained by stores that do not push small operands out */
+
+/* Seconds. */
 static double model(const gk_problem *problem, const gk_device_info *device,
                     const gk_config *config)
 {
@@ -114,26 +124,27 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double moved = n * (double)(s.inputs + s.out);
     const double steps = ceil(n / (double)step_of(problem, v));
     const double sms = fmax(device->sm_count, 1);
-    const double held = fmin(floor(2048.0 / v[THREADS]), v[BLOCKS] > 0 ? v[BLOCKS] : 32);
-    const double blocks = fmin(steps / sms, held);
-    const double flight =
-        fmax(blocks, 1e-3) * v[THREADS] * v[UNROLL] * elements * (double)(s.inputs + s.out) * 0.7;
-    const double bytes_flight = fmin(flight, 40e3);
     const double clock = fmax(device->clock_khz, 1e6) * 1e3;
-    const double issue = n / elements * pieces(problem, v) / 32 / sms / clock * 2.5;
+    const double blocks = v[BLOCKS] > 0 ? fmin(steps, v[BLOCKS] * sms) : steps;
+    /* Words of the operands, and addresses. */
+    const double registers = 20 + v[UNROLL] * elements * (double)(s.inputs + s.out) / 4 + v[UNROLL];
+    const double resident =
+        fmax(fmin(fmin(floor(2048.0 / v[THREADS]), floor(65536 / registers / v[THREADS])), 32), 1);
+    const double live = fmin(fmax(blocks / sms, 1), resident);
+    const double step = (double)v[VECTOR] * v[UNROLL] * v[THREADS];
     const double large = moved > 0.8 * (double)device->l2_bytes ? 1 : 0;
-    /* The weights of the hints are small: they order what is otherwise alike. */
-    const double hints = large > 0 ? 0.01 * (2 - v[CACHE]) : 0.01 * v[CACHE];
-    const double shape =
-        0.002 * fabs(v[THREADS] / 256.0 - 1) + 0.003 * fabs(elements * (double)s.widest / 16 - 1) +
-        (v[BLOCKS] > 0 ? 0.004 + 0.0001 * v[BLOCKS] : 0) +
-        0.001 *
-            fabs(v[UNROLL] * (double)(s.inputs + s.out) / (double)s.widest * v[VECTOR] / 128 - 1);
-    /* Multiprocessors with a block more than others are waited for. */
-    const double uneven = fmin(ceil(steps / sms) * sms / steps, 3);
-    const double memory = gki_map_seconds(problem, device) * (40e3 / fmax(bytes_flight, 1)) *
-                          (1 + 0.2 * (uneven - 1));
-    return 2e-6 + fmax(memory, issue) * (1 + hints + shape) + steps / sms * 5e-9;
+    const double hints = v[CACHE] == 1                    ? KEEP_OUT_OF_L1
+                         : (v[CACHE] == 2) == (large > 0) ? 0
+                                                          : STAY_IN_L2;
+    const double shape = OTHER_STEP * fabs(log2(step / BEST_STEP)) +
+                         (blocks < steps ? PERSISTENT : 0) + (v[BLOCKS] > 0 ? NO_NEED : 0) +
+                         (v[VECTOR] > 16 ? TORN : 0);
+    const double memory =
+        gki_map_seconds(problem, device) / fmin(blocks / sms, 1) * (1 + hints + shape);
+    const double issue = n / elements * pieces(problem, v) / 32 / sms / clock * INSTRUCTIONS;
+    const double starts = gki_model_starts(device, blocks, v[THREADS]);
+    const double chain = fmax(steps / sms / live, 1) * LATENCY;
+    return KERNEL_START + fmax(fmax(memory, issue), fmax(starts, chain)) + HIDDEN * issue;
 }
 
 const gk_variant gki_map_vector = {

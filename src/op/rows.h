@@ -71,18 +71,22 @@ typedef struct gki_rows_estimate {
     double turns;
     double resident; /* blocks on a multiprocessor */
     double threads;
-    double in_flight; /* bytes that a block asks for before it waits */
-    double overlap;   /* of that, the share that is under way at a time */
-    double elements;  /* slots for elements that a block goes through in a turn */
-    double vec;       /* elements of a vector */
-    double extra;     /* bytes read again */
-    double exchange;  /* seconds in a turn that blocks wait for each other */
+    double lanes;    /* that exchange sums by shuffles, first in a warp, then for warps */
+    double elements; /* slots for elements that a block goes through in a turn */
+    double vec;      /* elements of a vector */
+    double extra;    /* bytes read again */
+    double exchange; /* seconds in a turn that blocks wait for each other */
+    bool persistent; /* a block's next row is asked for behind its stores */
 } gki_rows_estimate;
 
-/* Blocks that fit a multiprocessor if a thread holds so many vectors of so many rows in
+/* Blocks for which there is room for certain if a thread holds so many vectors of so many rows in
  * registers; the templates are compiled for as many (gk/rows.cuh). */
 int64_t gki_rows_resident(const gk_device_info *device, const gki_rows_shape *s, int64_t threads,
                           int64_t rows, int64_t vectors, int64_t smem);
+/* Blocks for which there is room by what the compiler usually takes: at least as many. */
+int64_t gki_rows_likely(const gk_problem *problem, const gk_device_info *device,
+                        const gki_rows_shape *s, int64_t threads, int64_t rows, int64_t vectors,
+                        int64_t smem);
 double gki_rows_seconds(const gk_problem *problem, const gk_device_info *device,
                         const gki_rows_estimate *e);
 

@@ -74,8 +74,8 @@ void gki_rows_block_launch(const gk_problem *problem, const gk_device_info *devi
     }
 }
 
-/* Seconds that a row takes longer to pass through shared memory than through registers. */
-static const double SHARED = 4e-7;
+static const double SHARED = 9e-7;   /* seconds that a row takes longer through shared memory */
+static const double BARRIER = 2e-10; /* seconds for each thread */
 
 double gki_rows_block_model(const gk_problem *problem, const gk_device_info *device,
                             const gk_config *config)
@@ -88,13 +88,14 @@ double gki_rows_block_model(const gk_problem *problem, const gk_device_info *dev
     e.blocks = (double)launch.grid;
     e.turns = (double)gki_rows_ceil(problem->dims[ROWS_ROWS], launch.grid);
     e.threads = v[THREADS];
-    /* Blocks that write do not read, unless they go on to another row. */
-    e.overlap = v[PERSIST] ? 0.75 : 0.5;
-    e.resident = (double)resident(problem, device, v, launch.smem);
-    e.in_flight = (double)(problem->dims[ROWS_COLS] * s.size);
+    e.lanes = v[THREADS];
+    e.persistent = v[PERSIST] != 0;
+    e.resident = (double)(v[PERSIST] ? resident(problem, device, v, launch.smem)
+                                     : gki_rows_likely(problem, device, &s, v[THREADS], 1,
+                                                       v[VECTORS], launch.smem));
     e.elements = (double)(held(&s, v) * v[THREADS] * s.vec);
     e.vec = (double)s.vec;
     /* A barrier costs more with more warps. */
-    e.exchange = 2e-7 + 2e-10 * v[THREADS] + (v[VECTORS] == 0 ? SHARED : 0);
+    e.exchange = 2e-7 + BARRIER * v[THREADS] + (v[VECTORS] == 0 ? SHARED : 0);
     return gki_rows_seconds(problem, device, &e);
 }

@@ -85,6 +85,9 @@ void gki_rows_cluster_launch(const gk_problem *problem, const gk_device_info *de
     out->grid = clusters * v[CLUSTER];
 }
 
+static const double MEET = 1.45e-6;  /* seconds of a cluster that exchanges its sums, and */
+static const double MEMBER = 2.9e-7; /* for each of its blocks */
+
 double gki_rows_cluster_model(const gk_problem *problem, const gk_device_info *device,
                               const gk_config *config)
 {
@@ -96,11 +99,13 @@ double gki_rows_cluster_model(const gk_problem *problem, const gk_device_info *d
     e.blocks = (double)launch.grid;
     e.turns = (double)gki_rows_ceil(problem->dims[ROWS_ROWS], launch.grid / v[CLUSTER]);
     e.threads = v[THREADS];
-    e.overlap = v[PERSIST] ? 0.75 : 0.5;
-    e.resident = (double)resident(problem, device, v, launch.smem);
-    e.in_flight = (double)(problem->dims[ROWS_COLS] * s.size) / v[CLUSTER];
+    e.lanes = v[CLUSTER] * v[THREADS];
+    e.persistent = v[PERSIST] != 0;
+    e.resident = (double)(v[PERSIST] ? resident(problem, device, v, launch.smem)
+                                     : gki_rows_likely(problem, device, &s, v[THREADS], 1,
+                                                       v[VECTORS], launch.smem));
     e.elements = (double)(held(&s, v) * v[THREADS] * s.vec);
     e.vec = (double)s.vec;
-    e.exchange = 1.2e-6 + 1e-7 * v[CLUSTER];
+    e.exchange = MEET + MEMBER * v[CLUSTER];
     return gki_rows_seconds(problem, device, &e);
 }

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "op/model.h"
+
 static double at_least(double value, double limit)
 {
     return value > limit ? value : limit;
@@ -20,14 +22,42 @@ int64_t gki_rows_resident(const gk_device_info *device, const gki_rows_shape *s,
     return blocks > 0 ? blocks : 1;
 }
 
-static const double KERNEL_START = 2e-6;
-static const double LATENCY = 8e-7;    /* from a read to its use */
-static const double BANDWIDTH = 0.93;  /* of what the memory's pins could do */
-static const double SATURATION = 6e3;  /* bytes under way on a multiprocessor at half the rate */
-static const double INSTRUCTIONS = 14; /* for an element, for a vector below */
-static const double VECTOR_START = 12;
-static const double ALONE = 2; /* clocks of an instruction in a warp that has its scheduler alone */
-static const double TURN = 6e-7; /* sums over a block, addresses, the tail */
+/* A norm's kernel multiplies by a weight, softmax computes exponentials. */
+static bool is_norm(const gk_problem *problem)
+{
+    return problem->dtype[ROWS_WEIGHT] != 0;
+}
+
+int64_t gki_rows_likely(const gk_problem *problem, const gk_device_info *device,
+                        const gki_rows_shape *s, int64_t threads, int64_t rows, int64_t vectors,
+                        int64_t smem)
+{
+    const int64_t sure = gki_rows_resident(device, s, threads, rows, vectors, smem);
+    const int64_t words = gki_rows_ceil(s->vec * s->size, 4);
+    /* Read off the compiler's results: softmax keeps the exponentials, too. */
+    const int64_t held =
+        vectors > 0 ? rows * vectors * (is_norm(problem) ? words + 2 : 3 * words + 2) : 7 * words;
+    const int64_t registers = ((is_norm(problem) ? 22 : 12) + held + 7) / 8 * 8;
+    int64_t blocks = device->max_threads_per_sm / threads;
+    blocks = gki_rows_smaller(blocks, device->regs_per_sm / (registers * threads));
+    blocks = gki_rows_smaller(blocks, device->smem_per_sm / (smem + 1024));
+    blocks = gki_rows_smaller(blocks, 32);
+    return blocks > sure ? blocks : sure;
+}
+
+/* Seconds, unless they say otherwise. */
+static const double KERNEL_START = 1.7e-6;
+static const double LATENCY = 2.5e-7;  /* from a read to its use, beyond what bandwidth explains */
+static const double TURN = 5e-7;       /* addresses, barriers, the tail */
+static const double BANDWIDTH = 0.87;  /* of what the memory's pins could do */
+static const double PERSISTENT = 1.12; /* what loads take longer that follow their block's stores */
+static const double SOFTMAX_ELEMENT = 6.3; /* instructions of an element, of a vector below */
+static const double NORM_ELEMENT = 0.3;
+static const double VECTOR_START = 58;
+static const double SOFTMAX_ROUND = 67; /* of a thread when twice as many lanes merge their sums */
+static const double NORM_ROUND = 5;
+static const double ALONE = 3.7;     /* clocks of an instruction of one warp */
+static const double SHARPNESS = 3.3; /* of the longest of what goes on at once */
 
 double gki_rows_seconds(const gk_problem *problem, const gk_device_info *device,
                         const gki_rows_estimate *e)
@@ -40,15 +70,20 @@ double gki_rows_seconds(const gk_problem *problem, const gk_device_info *device,
     const double clock = at_least(device->clock_khz, 1e6) * 1e3;
     const double share = at_least(e->blocks / sms, 1 / sms);
     const double live = share < e->resident ? share : e->resident;
-    const double under_way = at_least(live, 1) * e->in_flight * e->overlap;
-    const double rate = pins * BANDWIDTH * under_way / (under_way + SATURATION);
     const double active = share < 1 ? share : 1;
-    const double memory = (bytes + e->extra) / (rate * active);
-    /* Warps share the schedulers, or are too few to keep them busy. */
-    const double instructions = e->elements * (INSTRUCTIONS + VECTOR_START / e->vec);
-    const double issue =
-        at_least(instructions / 128 * at_least(live, 1), instructions / e->threads * ALONE) / clock;
-    const double turn = LATENCY + TURN + e->exchange + issue;
-    const double chain = ceil(share / at_least(live, 1e-9) - 1e-9) * e->turns * turn;
-    return KERNEL_START + sqrt(memory * memory + chain * chain);
+    const double memory =
+        (bytes + e->extra) / (pins * BANDWIDTH * active) * (e->persistent ? PERSISTENT : 1);
+    const double element = is_norm(problem) ? NORM_ELEMENT : SOFTMAX_ELEMENT;
+    const double rounds = log2(e->lanes) * (is_norm(problem) ? NORM_ROUND : SOFTMAX_ROUND);
+    const double instructions =
+        e->elements * (element + VECTOR_START / e->vec) + e->threads * rounds;
+    const double issue = at_least(share, 1) * e->turns * instructions / 128 / clock;
+    /* Of one block, one thing after the other. */
+    const double turn = LATENCY + TURN + e->exchange + instructions / e->threads * ALONE / clock;
+    const double waves = share / at_least(live, 1e-9);
+    const double chain = (waves > 8 ? waves + 0.5 : ceil(waves - 1e-9)) * e->turns * turn;
+    const double starts = gki_model_starts(device, e->blocks, (int64_t)e->threads);
+    const double all =
+        pow(pow(memory, SHARPNESS) + pow(issue, SHARPNESS) + pow(chain, SHARPNESS), 1 / SHARPNESS);
+    return KERNEL_START + at_least(all, starts);
 }

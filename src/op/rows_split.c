@@ -83,6 +83,11 @@ void gki_rows_split_launch(const gk_problem *problem, const gk_device_info *devi
     }
 }
 
+static const double MEET = 9e-6;   /* seconds of a row's blocks that exchange their sums */
+static const double STEP = 4.5e-7; /* seconds of a step along the row */
+static const double TWICE = 1.95;  /* elements gone through, as against those of a held row */
+static const double L2_PART = 0.9; /* of a read from memory that one from the second level costs */
+
 double gki_rows_split_model(const gk_problem *problem, const gk_device_info *device,
                             const gk_config *config)
 {
@@ -96,15 +101,14 @@ double gki_rows_split_model(const gk_problem *problem, const gk_device_info *dev
     e.blocks = (double)(p.groups * p.parts);
     e.turns = (double)gki_rows_ceil(problem->dims[ROWS_ROWS], p.groups);
     e.threads = v[THREADS];
-    e.overlap = 0.6;
     e.resident = v[BLOCKS];
-    e.in_flight = (double)(v[THREADS] * (v[UNROLL] + v[HOLD]) * s.vec * s.size);
-    e.elements = 1.5 * (double)p.steps * (double)(v[THREADS] * v[UNROLL] * s.vec);
+    e.lanes = v[THREADS];
+    e.elements = TWICE * (double)p.steps * (double)(v[THREADS] * v[UNROLL] * s.vec);
     e.vec = (double)s.vec;
-    e.exchange = (p.parts > 1 ? 3e-6 : 0) + (double)p.steps * 4e-7;
+    e.exchange = (p.parts > 1 ? MEET : 0) + (double)p.steps * STEP;
     /* Of what is read again the second-level cache has a part. */
     const double again = bytes * (v[HOLD] < steps ? 1 - v[HOLD] / steps : 0);
     const double cached = 0.5 * (double)device->l2_bytes;
-    e.extra = 0.3 * (again < cached ? again : cached) + (again > cached ? again - cached : 0);
+    e.extra = L2_PART * (again < cached ? again : cached) + (again > cached ? again - cached : 0);
     return gki_rows_seconds(problem, device, &e);
 }

@@ -39,6 +39,11 @@ void gki_rows_stream_launch(const gk_problem *problem, const gk_device_info *dev
     out->smem = 2 * (config->values[THREADS] / 32) * s.summary;
 }
 
+static const double STEP = 7.8e-7;  /* seconds of a step along the row */
+static const double TWICE = 1.27;   /* elements gone through, as against those of a held row */
+static const double CACHED = 135e3; /* bytes of rows that stay in the first-level cache */
+static const double L2_PART = 0.23; /* of a read from memory that one from the second level costs */
+
 double gki_rows_stream_model(const gk_problem *problem, const gk_device_info *device,
                              const gk_config *config)
 {
@@ -51,15 +56,16 @@ double gki_rows_stream_model(const gk_problem *problem, const gk_device_info *de
     e.blocks = (double)problem->dims[ROWS_ROWS];
     e.turns = 1;
     e.threads = v[THREADS];
-    e.overlap = 0.5;
-    e.resident = (double)gki_rows_resident(device, &s, v[THREADS], 1, v[UNROLL], 0);
-    e.in_flight = (double)(v[THREADS] * v[UNROLL] * s.vec * s.size);
-    e.in_flight = e.in_flight < row ? e.in_flight : row;
-    e.elements = 1.5 * (double)slots;
+    e.resident = (double)gki_rows_likely(problem, device, &s, v[THREADS], 1, v[UNROLL], 0);
+    e.lanes = v[THREADS];
+    e.elements = TWICE * (double)slots;
     e.vec = (double)s.vec;
-    /* What all resident rows hold may stay in the second-level cache. */
-    const double kept = row * e.resident * device->sm_count < 0.5 * (double)device->l2_bytes;
-    e.extra = row * (double)problem->dims[ROWS_ROWS] * (kept != 0 ? 0.3 : 1);
-    e.exchange = (double)steps * 1e-6;
+    /* The second time, rows come from the nearest cache that held all that were read at once. */
+    const double all = row * (double)problem->dims[ROWS_ROWS];
+    const double at_once = row * e.resident;
+    e.extra = at_once < CACHED                                              ? 0
+              : at_once * device->sm_count < 0.5 * (double)device->l2_bytes ? L2_PART * all
+                                                                            : all;
+    e.exchange = (double)steps * STEP;
     return gki_rows_seconds(problem, device, &e);
 }

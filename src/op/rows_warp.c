@@ -81,9 +81,11 @@ double gki_rows_warp_model(const gk_problem *problem, const gk_device_info *devi
     e.blocks = (double)launch.grid;
     e.turns = (double)gki_rows_ceil(problem->dims[ROWS_ROWS], at_once * launch.grid);
     e.threads = v[WARPS] * 32;
-    e.overlap = v[PERSIST] ? 0.6 : 0.5;
-    e.resident = (double)resident(problem, device, v);
-    e.in_flight = (double)(at_once * problem->dims[ROWS_COLS] * s.size);
+    e.lanes = v[LANES];
+    e.persistent = v[PERSIST] != 0;
+    e.resident = (double)(v[PERSIST] ? resident(problem, device, v)
+                                     : gki_rows_likely(problem, device, &s, launch.threads, v[ROWS],
+                                                       v[VECTORS], 0));
     e.elements = (double)(at_once * v[LANES] * v[VECTORS] * s.vec);
     e.vec = (double)s.vec;
     return gki_rows_seconds(problem, device, &e);

@@ -2,6 +2,7 @@
  * tensors are contiguous along different axes. */
 #include <math.h>
 
+#include "op/model.h"
 #include "op/transpose.h"
 
 enum { TILE_R, TILE_C, VECTOR, THREADS, GROUP, N_PARAMS };
@@ -155,19 +156,22 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
 
 /* The model's weights, seconds unless they say otherwise. Estimates from the H100's data sheet and
  * published measurements of transposes. */
-static const double KERNEL_START = 2e-6;
-static const double LATENCY = 1.1e-6;     /* of a block: load, turn, store */
-static const double BANDWIDTH = 0.90;     /* of what the memory's pins could do */
-static const double SHORT_SEGMENT = 0.04; /* what lines below 256 bytes cost, a half each */
-static const double FAR_LINES = 0.02;     /* what lines add that blocks at work do not continue */
-static const double ACCESS = 128;         /* bytes a clock between a multiprocessor and its L1 */
-static const double INSTRUCTIONS = 3;     /* that an access takes */
-static const double UNIT = 7e-8;          /* of a thread, while nothing else hides it */
+static const double KERNEL_START = 1.8e-6;
+static const double LATENCY = 3e-7;        /* of a block: load, turn, store */
+static const double BANDWIDTH = 0.865;     /* of what the memory's pins could do */
+static const double SHORT_SEGMENT = 0.005; /* what lines below 256 bytes cost, a half each */
+static const double FAR_LINES = 0.0025;    /* what lines add that blocks at work do not continue */
+static const double ACCESS = 128;          /* bytes a clock between a multiprocessor and its L1 */
+static const double INSTRUCTIONS = 0.1;    /* that an access takes */
+static const double SHARPNESS = 2.5;       /* of the longest of what goes on at once */
+static const double UNIT = 1e-7;           /* of a thread, while nothing else hides it */
 
 /* Blocks that a multiprocessor holds at once. */
 static double resident(const gk_device_info *device, const shape *s, int64_t threads, bool copy)
 {
-    const int64_t registers = (s->held + s->held / 2 + 40 + 7) / 8 * 8;
+    /* Read off the compiler's results: a unit's addresses take about two. */
+    const int64_t units = gki_transpose_ceil_div(s->units, threads);
+    const int64_t registers = (20 + s->held * 3 / 2 + units * 9 / 4 + 7) / 8 * 8;
     const int64_t by_threads = larger(device->max_threads_per_sm, 1024) / threads;
     const int64_t by_registers = larger(device->regs_per_sm, 65536) / (registers * threads);
     const int64_t by_memory = copy ? 32 : larger(device->smem_per_sm, 65536) / (s->bytes + 1024);
@@ -192,7 +196,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double size = (double)v.size;
     const double bytes = 2 * size * (double)v.rows * (double)v.cols * (double)v.batches;
     const double blocks = (double)gki_transpose_tiles(&v, c[TILE_R], c[TILE_C]);
-    const double live = fmin(resident(device, &s, c[THREADS], v.copy), ceil(blocks / sms));
+    const double live = fmin(resident(device, &s, c[THREADS], v.copy), fmax(blocks / sms, 1));
     const double lines = halvings(c[TILE_C] * size, (double)v.cols * size) +
                          (v.copy ? 0 : halvings(c[TILE_R] * size, (double)v.rows * size));
     /* What is at work at once covers group rows of tiles; best if neither side is short. */
@@ -213,11 +217,13 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double accesses =
         v.copy ? 2 / (double)s.unit_c : 1 / (double)s.unit_c + 3 / (double)s.unit_r;
     const double instructions = area / size / 32 * (INSTRUCTIONS * accesses + 1) / 4 / sms / clock;
-    const double waves = ceil(blocks / (sms * live));
+    const double waves = fmax(blocks / (sms * live), 1);
     const double units = (double)gki_transpose_ceil_div(s.units, c[THREADS]);
-    const double busy = waves * (LATENCY + live * (double)s.bytes * passes / clock);
-    return KERNEL_START + fmax(fmax(memory, busy), fmax(issue, instructions)) +
-           0.1 * (issue + instructions) + UNIT * units;
+    const double busy = waves * (LATENCY + UNIT * units + live * (double)s.bytes * passes / clock);
+    const double all = pow(pow(memory, SHARPNESS) + pow(busy, SHARPNESS) + pow(issue, SHARPNESS) +
+                               pow(instructions, SHARPNESS),
+                           1 / SHARPNESS);
+    return KERNEL_START + fmax(all, gki_model_starts(device, blocks, c[THREADS]));
 }
 
 const gk_variant gki_transpose_tile = {

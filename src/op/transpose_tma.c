@@ -185,12 +185,12 @@ static bool maps(const gk_call *call, const gk_problem *problem, const gk_config
 }
 
 /* The model's weights, seconds unless they say otherwise: estimates, as transpose_tile.c says. */
-static const double KERNEL_START = 3e-6; /* with barriers and the first tiles */
-static const double LATENCY = 1.4e-6;    /* from asking for a tile to its end */
-static const double BANDWIDTH = 0.93;    /* of what the memory's pins could do */
-static const double SHORT_LINE = 0.08;   /* what lines below 256 bytes cost, a half each */
-static const double ACCESS = 128;        /* bytes a clock of shared memory */
-static const double TURN = 1.5e-7;       /* barriers and waits of a tile */
+static const double KERNEL_START = 1.5e-6; /* with barriers and the first tiles */
+static const double LATENCY = 3e-6;        /* from asking for a tile to its end */
+static const double BANDWIDTH = 0.81;      /* of what the memory's pins could do */
+static const double SHORT_LINE = 0.06;     /* what lines below 256 bytes cost, a half each */
+static const double ACCESS = 64;           /* bytes a clock of shared memory */
+static const double TURN = 1e-7;           /* barriers and waits of a tile */
 
 static double model(const gk_problem *problem, const gk_device_info *device,
                     const gk_config *config)

@@ -1,0 +1,16 @@
+/* What models of several ops say alike. */
+#ifndef GKI_MODEL_H
+#define GKI_MODEL_H
+
+#include <gk/extend.h>
+
+/* Seconds to start blocks: on the H100 and the H200 a multiprocessor starts one each 160 ns, and a
+ * warp each 15 ns. */
+static inline double gki_model_starts(const gk_device_info *device, double blocks, int64_t threads)
+{
+    const double warps = 1.5e-8 * (double)(threads / 32);
+    return blocks / (device->sm_count > 0 ? device->sm_count : 1) *
+           (warps > 1.6e-7 ? warps : 1.6e-7);
+}
+
+#endif
