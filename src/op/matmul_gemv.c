@@ -251,8 +251,8 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
     return true;
 }
 
-/* The model. Its weights are fitted to 2300 measurements of long products on an H100 and 750 of short
- * and odd ones on an H200; seconds unless they say otherwise. */
+/* The model. Its weights are fitted to 2300 measurements of long products on an H100 and 750 of
+ * short and odd ones on an H200; seconds unless they say otherwise. */
 static const double KERNEL_START = 3.2e-7;    /* overlapping the kernel before */
 static const double GROUP_LATENCY = 3.6e-7;   /* from the first read to the last use */
 static const double BANDWIDTH = 0.893;        /* of what the memory's pins could do */

@@ -55,11 +55,10 @@ static gk_status verify_one(gki_session *s, gki_entrant *e)
     return status;
 }
 
-/* The share of the budget that is spent once `part` of what is left now is. */
+/* The share of the time that is spent once `part` of what is left now is. */
 static double share_after(const gki_session *s, double part)
 {
-    const double budget = s->options.budget_s;
-    const double spent = budget > 0 ? fmin(gki_session_elapsed(s) / budget, 1) : 0;
+    const double spent = s->end_s > 0 ? fmin(gki_session_elapsed(s) / s->end_s, 1) : 0;
     return spent + part * (1 - spent);
 }
 

@@ -51,6 +51,7 @@ typedef struct gki_session {
     char problem_text[GKI_PROBLEM_TEXT]; /* as large as where else the key is made */
     char environment_text[GKI_ENVIRONMENT_TEXT];
     uint64_t started_ns;
+    double end_s; /* seconds from the start until which candidates are measured; 0 = no limit */
     void *stream;
 
     gki_candidate *space;
@@ -78,7 +79,7 @@ typedef struct gki_session {
 } gki_session;
 
 double gki_session_elapsed(const gki_session *s);
-/* True once that share of the budget is spent. */
+/* True once that share of the time for measuring is spent. */
 bool gki_session_spent(const gki_session *s, double share);
 /* Tells the caller; false once it has asked to stop. */
 bool gki_session_progress(gki_session *s, const char *stage, uint32_t done, uint32_t total,

@@ -28,6 +28,21 @@ static void test_budget(void **state)
     assert_in_range(f->report.measured, 1, 2);
 }
 
+/* Compiles that began in time take all of it: what they made is compared all the same. */
+static void test_budget_of_compiles(void **state)
+{
+    fixture *f = *state;
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    options.budget_s = 0.3;
+    f->fake->compile_ms = 400;
+    open_jit(f, 4);
+    const double began = now();
+    assert_gk_ok(tune_with(f, &options));
+    assert_true(now() - began < 0.8);
+    assert_in_range(f->report.measured, 4, 9);
+    assert_int_equal(f->winner.config.values[0], 64);
+}
+
 /* The first kernel takes all the time there is, and fails. */
 static gk_status late_times(void *user, const fake_module *module,
                             const gki_kernel_launch *launches, uint32_t count, uint32_t repeats,
@@ -128,6 +143,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_budget),
+        TEST(test_budget_of_compiles),
         TEST(test_budget_without_usable),
         TEST(test_budget_without_timing),
         TEST(test_budget_of_timing),
