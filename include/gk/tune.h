@@ -30,8 +30,8 @@ typedef bool (*gk_tune_progress_fn)(void *user, const gk_tune_progress *progress
 typedef struct gk_tune_options {
     size_t struct_size;
     gk_effort effort;
-    double budget_s;     /* 0 = no limit. Begun compiles are waited for, and a third of it is left
-                            for measuring then, if need be by exceeding it */
+    double budget_s;     /* 0 = no limit. A third of it is left for comparing what was compiled,
+                            and begun compiles are waited for, if need be by exceeding it */
     bool retune;         /* measure again though there is an answer */
     const char *variant; /* only this one is measured; NULL = all. An answer that is stored already
                             is returned whatever its variant, unless `retune` */

@@ -31,8 +31,7 @@ static void *run(void *data)
     return NULL;
 }
 
-/* The application's signal handlers run in the application's threads. */
-static uint32_t start_threads(pthread_t *ids, uint32_t wanted, work *w)
+uint32_t gki_threads_start(pthread_t *ids, uint32_t wanted, void *(*fn)(void *user), void *user)
 {
     sigset_t all;
     sigset_t before;
@@ -41,7 +40,7 @@ static uint32_t start_threads(pthread_t *ids, uint32_t wanted, work *w)
         return 0;
     }
     uint32_t started = 0;
-    while (started < wanted && pthread_create(&ids[started], NULL, run, w) == 0) {
+    while (started < wanted && pthread_create(&ids[started], NULL, fn, user) == 0) {
         started++;
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -55,7 +54,7 @@ void gki_parallel(uint32_t threads, uint32_t count, void (*fn)(void *user, uint3
     uint32_t helpers = threads < count ? threads : count;
     helpers = helpers > 0 ? helpers - 1 : 0;
     pthread_t *ids = helpers > 0 ? gki_calloc(helpers, sizeof *ids) : NULL;
-    uint32_t started = ids != NULL ? start_threads(ids, helpers, &w) : 0;
+    uint32_t started = ids != NULL ? gki_threads_start(ids, helpers, run, &w) : 0;
     (void)run(&w);
     for (uint32_t i = 0; i < started; i++) {
         (void)pthread_join(ids[i], NULL);

@@ -2,7 +2,13 @@
 #ifndef GKI_THREAD_H
 #define GKI_THREAD_H
 
+#include <pthread.h>
+
 #include <gk/base.h>
+
+/* Starts up to `wanted` threads that run fn(user) and take no signals; returns how many there are,
+ * with their ids. The application's signal handlers run in the application's threads. */
+uint32_t gki_threads_start(pthread_t *ids, uint32_t wanted, void *(*fn)(void *user), void *user);
 
 /* fn(user, i) for i in [0, count), each once, in `threads` threads (at least 1; the caller is one
  * of them). Falls back to fewer threads if some cannot be started. Returns when all are done. */

@@ -6,7 +6,8 @@
 #include "base/str.h"
 #include "tune/session.h"
 
-static const double VERIFY_SHARE = 0.4; /* of the time that compiling left */
+static const double CHECK_SHARE = 0.6;  /* of the budget is spent when this stage ends */
+static const double LEAST_CHECK = 0.15; /* of the budget, after the first that is right */
 
 /* Can the candidate run on the reduced problem, and is its code there the same? *why: if not. */
 static gk_status fits_reduced(gki_session *s, const gki_entrant *e, bool *fits, gk_reason *why)
@@ -55,31 +56,37 @@ static gk_status verify_one(gki_session *s, gki_entrant *e)
     return status;
 }
 
-/* The share of the time that is spent once `part` of what is left now is. */
-static double share_after(const gki_session *s, double part)
+/* Until when candidates are checked: the first that is right is not to remain the only one. */
+static double check_until(const gki_session *s, double first_found)
 {
-    const double spent = s->end_s > 0 ? fmin(gki_session_elapsed(s) / s->end_s, 1) : 0;
-    return spent + part * (1 - spent);
+    const double budget = s->options.budget_s;
+    if (!(budget > 0) || first_found < 0) {
+        return 0;
+    }
+    return fmax(CHECK_SHARE * budget, first_found + LEAST_CHECK * budget);
 }
 
 gk_status gki_check_all(gki_session *s)
 {
-    const double share = share_after(s, VERIFY_SHARE);
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < s->n_entrants; i++) {
-        gki_entrant *e = &s->entrants[i];
-        if (e->kernel == NULL || e->status != NULL) {
-            continue;
-        }
-        if (s->cancelled || (found > 0 && gki_session_spent(s, share))) {
+    gk_status status = gki_bench_prepare(s);
+    double first_found = -1;
+    uint32_t checked = 0;
+    while (status == GK_OK && !s->cancelled) {
+        const double until = check_until(s, first_found);
+        gki_entrant *e = NULL;
+        if (until > 0 && gki_session_elapsed(s) > until) {
             break;
         }
-        gk_status status = verify_one(s, e);
-        if (status != GK_OK) {
-            return status;
+        status = gki_build_next(s, until, &e);
+        if (status != GK_OK || e == NULL) {
+            break;
         }
-        found += e->verified ? 1 : 0;
-        (void)gki_session_progress(s, "verify", i + 1, s->n_entrants, 0);
+        status = verify_one(s, e);
+        if (e->verified && first_found < 0) {
+            first_found = gki_session_elapsed(s);
+        }
+        (void)gki_session_progress(s, "verify", ++checked, s->n_entrants, 0);
     }
-    return GK_OK;
+    gki_build_close(s);
+    return status;
 }

@@ -11,7 +11,7 @@
 #include "base/str.h"
 
 static const double RACE_SHARE = 0.95;
-static const double LEAST_SHARE = 0.35; /* of the budget, for measuring what compiling made */
+static const double LEAST_RACE = 0.2;   /* of the budget, however long the stages before took */
 static const double WARM_WINDOW = 0.02; /* seconds */
 static const double WARM_LIMIT = 0.3;
 
@@ -400,6 +400,7 @@ static gk_status open_session(gki_session *s, gki_jit *jit, const gk_op_desc *op
 
 static void close_session(gki_session *s)
 {
+    gki_build_end(s);
     gki_bench_free(&s->real);
     gki_bench_free(&s->reduced);
     gki_trial_free(s);
@@ -444,17 +445,13 @@ static gk_status search(gki_session *s, int64_t incumbent, int32_t *winner)
 {
     gk_status status = enter(s, incumbent);
     if (status == GK_OK) {
-        status = gki_build(s);
+        status = gki_build_start(s);
     }
-    /* Compiles that began are waited for, longer than there was time: without a comparison they
-     * would have been for nothing. */
-    s->end_s =
-        s->options.budget_s > 0
-            ? fmax(s->options.budget_s, gki_session_elapsed(s) + LEAST_SHARE * s->options.budget_s)
-            : 0;
-    if (status == GK_OK && !s->cancelled) {
+    if (status == GK_OK) {
         status = gki_check_all(s);
     }
+    const double budget = s->options.budget_s;
+    s->end_s = budget > 0 ? fmax(budget, gki_session_elapsed(s) + LEAST_RACE * budget) : 0;
     /* Stopped while candidates were checked, the best of those that are right wins. */
     if (status == GK_OK && s->cancelled && !any_verified(s)) {
         gki_keep_trials(s);

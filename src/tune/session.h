@@ -51,7 +51,7 @@ typedef struct gki_session {
     char problem_text[GKI_PROBLEM_TEXT]; /* as large as where else the key is made */
     char environment_text[GKI_ENVIRONMENT_TEXT];
     uint64_t started_ns;
-    double end_s; /* seconds from the start until which candidates are measured; 0 = no limit */
+    double end_s; /* seconds from the start until which candidates are timed; 0 = no limit */
     void *stream;
 
     gki_candidate *space;
@@ -61,6 +61,7 @@ typedef struct gki_session {
     uint32_t *groups;
     gki_entrant *entrants; /* most promising first */
     uint32_t n_entrants;
+    struct gki_build *build;
     bool bad_incumbent; /* there was a stored answer that cannot be used */
 
     gki_bench real;    /* the problem itself; operands NULL on a device where it would take ages */
@@ -94,19 +95,28 @@ bool gki_session_fatal(gk_status status);
 /* The reduced problem, if the op has one; false if not, or if the problem itself is small enough.
  */
 bool gki_bench_reduced_problem(const gki_session *s, gk_problem *out);
-/* Makes `real` and `reduced`. May run beside the compiler, in another thread. */
+/* Makes `real` and `reduced`. */
 gk_status gki_bench_prepare(gki_session *s);
 void gki_bench_free(gki_bench *bench);
 
 /* --- build.c --- */
 
-/* Compiles the entrants' codes in parallel, and prepares the benches meanwhile. */
-gk_status gki_build(gki_session *s);
+/* Begins to compile the entrants' codes, in threads of its own. An entrant belongs to them until
+ * gki_build_next() hands it out or gki_build_close() returned. */
+gk_status gki_build_start(gki_session *s);
+/* The most promising entrant that is compiled and was not handed out before. Waits for one, and
+ * tells the caller how far compiling is. *out is NULL if none will come any more, once `until`
+ * seconds of the tuning have passed (0 = no limit), or if it was cancelled. */
+gk_status gki_build_next(gki_session *s, double until, gki_entrant **out);
+/* No compile begins any more; what those that run make only enters the cache. */
+void gki_build_close(gki_session *s);
+/* Waits for the compiles that run, and frees what gki_build_start() made. */
+void gki_build_end(gki_session *s);
 
 /* --- check.c --- */
 
-/* Checks the entrants in order until the caller asks to stop, or one is right and its share of the
- * budget is spent. */
+/* Makes the benches, and checks the entrants as they are compiled until the caller asks to stop, or
+ * one is right and this stage's share of the budget is spent. */
 gk_status gki_check_all(gki_session *s);
 
 /* --- trial.c --- */

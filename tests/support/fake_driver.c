@@ -189,17 +189,21 @@ static bool kernel_name(const char *source, char out[FAKE_NAME])
     return true;
 }
 
+static void pause_ms(uint32_t ms)
+{
+    const struct timespec pause = {ms / 1000, (long)(ms % 1000) * 1000000};
+    if (ms > 0) {
+        nanosleep(&pause, NULL);
+    }
+}
+
 static gk_status fake_compile(gki_device *device, const char *source, gki_compiled *out)
 {
     fake_device *fake = of(device);
     char kernel[FAKE_NAME];
     memset(out, 0, sizeof *out);
     const gk_status status = enter(fake, &fake->compile, "compile");
-    if (fake->compile_ms > 0) {
-        const struct timespec pause = {fake->compile_ms / 1000,
-                                       (long)(fake->compile_ms % 1000) * 1000000};
-        nanosleep(&pause, NULL);
-    }
+    pause_ms(fake->compile_ms);
     if (status != GK_OK) {
         return status;
     }
@@ -208,6 +212,7 @@ static gk_status fake_compile(gki_device *device, const char *source, gki_compil
     }
     fake_rule *rule = rule_of(fake, kernel);
     atomic_fetch_add(&rule->compiled, 1);
+    pause_ms(rule->compile_ms);
     if (rule->compile != GK_OK) {
         out->log = gki_strdup("fake.cu(1): error: scripted");
         return inject(fake, kernel, rule->compile);

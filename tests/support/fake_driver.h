@@ -44,6 +44,7 @@ typedef struct fake_rule {
     atomic_uint timed; /* calls of `time` so far */
     atomic_uint compiled;
     atomic_uint launched; /* launch and time, every launch of a batch once */
+    uint32_t compile_ms;  /* beside the device's */
 } fake_rule;
 
 typedef struct fake_module {
