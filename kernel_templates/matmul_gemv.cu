@@ -166,19 +166,19 @@ template <class A> struct same<A, A> {
 };
 
 // Two adjoining 8-bit floats as two f16, exactly.
-GK_DEVICE gk_u32 widen_pair(gk_u16 pair)
+template <class E> GK_DEVICE gk_u32 widen_pair(gk_u16 pair)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
     gk_u32 wide;
-    if constexpr (same<T, e4m3>::value) {
+    if constexpr (same<E, e4m3>::value) {
         asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(wide) : "h"(pair));
     } else {
         asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(wide) : "h"(pair));
     }
     return wide;
 #else
-    const T low = {(gk_u8)pair};
-    const T high = {(gk_u8)(pair >> 8)};
+    const E low = {(gk_u8)pair};
+    const E high = {(gk_u8)(pair >> 8)};
     return f32_to_f16_bits(load_as<float>(low)) | (gk_u32)f32_to_f16_bits(load_as<float>(high))
                                                       << 16;
 #endif
@@ -195,7 +195,7 @@ template <int N> GK_DEVICE float element(const gk_u32 (&words)[N], int e)
     } else if constexpr (same<T, f16>::value) {
         return f16_bits_to_f32((gk_u16)(words[e / 2] >> (e % 2 * 16)));
     } else {
-        const gk_u32 wide = widen_pair((gk_u16)(words[e / 4] >> (e / 2 % 2 * 16)));
+        const gk_u32 wide = widen_pair<T>((gk_u16)(words[e / 4] >> (e / 2 % 2 * 16)));
         return f16_bits_to_f32((gk_u16)(wide >> (e % 2 * 16)));
     }
 }
@@ -237,8 +237,8 @@ GK_DEVICE void multiply_16(float (&d)[4], const gk_u32 (&a)[4], const gk_u32 (&b
 template <int N> GK_DEVICE void take_pair(gk_u32 (&to)[2], const gk_u32 (&words)[N], int pair)
 {
     if constexpr (SIZE == 1) {
-        to[0] = widen_pair((gk_u16)words[pair]);
-        to[1] = widen_pair((gk_u16)(words[pair] >> 16));
+        to[0] = widen_pair<T>((gk_u16)words[pair]);
+        to[1] = widen_pair<T>((gk_u16)(words[pair] >> 16));
     } else {
         to[0] = words[2 * pair];
         to[1] = words[2 * pair + 1];
@@ -250,7 +250,7 @@ GK_DEVICE gk_u32 pair_across(const gk_u32 (&first)[WORDS], const gk_u32 (&second
 {
     if constexpr (SIZE == 1) {
         const int shift = e % 4 * 8;
-        return widen_pair(
+        return widen_pair<T>(
             (gk_u16)((first[e / 4] >> shift & 0xff) | (second[e / 4] >> shift & 0xff) << 8));
     } else {
         const gk_u32 a = first[e / 2];

@@ -8,7 +8,7 @@
  * warp each 15 ns. */
 static inline double gki_model_starts(const gk_device_info *device, double blocks, int64_t threads)
 {
-    const double warps = 1.5e-8 * (double)(threads / 32);
+    const double warps = 1.5e-8 * (double)threads / 32;
     return blocks / (device->sm_count > 0 ? device->sm_count : 1) *
            (warps > 1.6e-7 ? warps : 1.6e-7);
 }
