@@ -20,8 +20,6 @@ struct gki_build {
     uint32_t *leaders; /* for each code, the first entrant that has it */
     uint32_t n_leaders;
     uint64_t *began_ns; /* of each code that is being compiled; 0 = is not */
-    bool *ready;        /* of each entrant: compiled or refused, no thread touches it any more */
-    bool *taken;        /* of each entrant */
     uint32_t next;      /* leader */
     uint32_t done;
     uint32_t told;    /* of those done */
@@ -75,7 +73,6 @@ static void deliver(struct gki_build *b, uint32_t leader, gki_kernel *kernel, gk
             judge(s, e);
         }
         b->usable += e->status == NULL ? 1 : 0;
-        b->ready[i] = true;
     }
 }
 
@@ -176,9 +173,7 @@ gk_status gki_build_start(gki_session *s)
     pthread_condattr_destroy(&monotonic);
     b->leaders = gki_calloc(s->n_entrants, sizeof(b->leaders[0]));
     b->began_ns = gki_calloc(s->n_entrants, sizeof(b->began_ns[0]));
-    b->ready = gki_calloc(s->n_entrants, sizeof(b->ready[0]));
-    b->taken = gki_calloc(s->n_entrants, sizeof(b->taken[0]));
-    if (b->leaders == NULL || b->began_ns == NULL || b->ready == NULL || b->taken == NULL) {
+    if (b->leaders == NULL || b->began_ns == NULL) {
         return gki_fail_nomem("tune", s->n_entrants * sizeof(b->leaders[0]));
     }
     find_leaders(b);
@@ -191,13 +186,13 @@ gk_status gki_build_start(gki_session *s)
 }
 
 /* The most promising entrant that is compiled and was not taken yet. */
-static gki_entrant *first_ready(struct gki_build *b)
+static gki_entrant *first_ready(gki_session *s)
 {
-    gki_session *s = b->session;
     for (uint32_t i = 0; i < s->n_entrants; i++) {
-        if (b->ready[i] && !b->taken[i] && s->entrants[i].status == NULL) {
-            b->taken[i] = true;
-            return &s->entrants[i];
+        gki_entrant *e = &s->entrants[i];
+        if (e->tried && !e->taken && e->status == NULL) {
+            e->taken = true;
+            return e;
         }
     }
     return NULL;
@@ -233,7 +228,7 @@ gk_status gki_build_next(gki_session *s, double until, gki_entrant **out)
         if (b->status != GK_OK || s->cancelled) {
             break;
         }
-        *out = first_ready(b);
+        *out = first_ready(s);
         if (*out != NULL || (until > 0 && gki_session_elapsed(s) >= until)) {
             break;
         }
@@ -275,8 +270,6 @@ void gki_build_end(gki_session *s)
     gki_free(b->threads);
     gki_free(b->leaders);
     gki_free(b->began_ns);
-    gki_free(b->ready);
-    gki_free(b->taken);
     gki_free(b);
     s->build = NULL;
 }

@@ -68,7 +68,7 @@ static double check_until(const gki_session *s, double first_found)
 
 gk_status gki_check_all(gki_session *s)
 {
-    gk_status status = gki_bench_prepare(s);
+    gk_status status = GK_OK;
     double first_found = -1;
     uint32_t checked = 0;
     while (status == GK_OK && !s->cancelled) {
@@ -87,6 +87,5 @@ gk_status gki_check_all(gki_session *s)
         }
         (void)gki_session_progress(s, "verify", ++checked, s->n_entrants, 0);
     }
-    gki_build_close(s);
     return status;
 }

@@ -20,11 +20,6 @@ double gki_session_elapsed(const gki_session *s)
     return (double)(gki_clock_ns() - s->started_ns) * 1e-9;
 }
 
-bool gki_session_spent(const gki_session *s, double share)
-{
-    return s->end_s > 0 && gki_session_elapsed(s) > share * s->end_s;
-}
-
 bool gki_session_progress(gki_session *s, const char *stage, uint32_t done, uint32_t total,
                           double best)
 {
@@ -242,7 +237,7 @@ static gk_status race_admit(void *user, uint32_t racer, const char **verdict)
 static bool race_stop(void *user, const char *stage, uint32_t done, uint32_t total, double best)
 {
     gki_session *s = user;
-    const bool spent = best > 0 && gki_session_spent(s, RACE_SHARE);
+    const bool spent = best > 0 && s->end_s > 0 && gki_session_elapsed(s) > RACE_SHARE * s->end_s;
     return !gki_session_progress(s, stage, done, total, best) || spent;
 }
 
@@ -448,7 +443,11 @@ static gk_status search(gki_session *s, int64_t incumbent, int32_t *winner)
         status = gki_build_start(s);
     }
     if (status == GK_OK) {
+        status = gki_bench_prepare(s);
+    }
+    if (status == GK_OK) {
         status = gki_check_all(s);
+        gki_build_close(s);
     }
     const double budget = s->options.budget_s;
     s->end_s = budget > 0 ? fmax(budget, gki_session_elapsed(s) + LEAST_RACE * budget) : 0;

@@ -13,7 +13,8 @@ typedef struct gki_entrant {
     uint32_t group; /* shared with the entrants that have the same code */
     bool is_guess;
     bool is_incumbent;
-    bool tried;         /* its code was asked for */
+    bool tried;         /* compiled, or refused by the compiler */
+    bool taken;         /* by gki_build_next() */
     bool verified;      /* it passed the first check */
     bool fully_checked; /* on the problem itself */
     gki_kernel *kernel;
@@ -80,8 +81,6 @@ typedef struct gki_session {
 } gki_session;
 
 double gki_session_elapsed(const gki_session *s);
-/* True once that share of the time for measuring is spent. */
-bool gki_session_spent(const gki_session *s, double share);
 /* Tells the caller; false once it has asked to stop. */
 bool gki_session_progress(gki_session *s, const char *stage, uint32_t done, uint32_t total,
                           double best);
@@ -115,8 +114,8 @@ void gki_build_end(gki_session *s);
 
 /* --- check.c --- */
 
-/* Makes the benches, and checks the entrants as they are compiled until the caller asks to stop, or
- * one is right and this stage's share of the budget is spent. */
+/* Checks the entrants as they are compiled until the caller asks to stop, or one is right and this
+ * stage's share of the budget is spent. */
 gk_status gki_check_all(gki_session *s);
 
 /* --- trial.c --- */

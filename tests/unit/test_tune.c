@@ -42,7 +42,6 @@ static void test_fastest_is_found_and_stored(void **state)
     assert_int_equal(atomic_load(&f->counters.compiles), 6);
 }
 
-/* Each candidate is checked alone, on a poisoned output, and refused by name. */
 static double unknown_peak(const gk_problem *problem, const gk_device_info *device)
 {
     (void)problem;
@@ -75,6 +74,7 @@ static void test_roofline(void **state)
     assert_true(f->report.roofline_seconds == 1);
 }
 
+/* Each candidate is checked alone, on a poisoned output, and refused by name. */
 static void test_broken_candidates(void **state)
 {
     fixture *f = *state;
