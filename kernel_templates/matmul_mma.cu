@@ -3,7 +3,9 @@
 // A block computes a BLOCK_M x BLOCK_N tile of C, a warp a WARP_M x WARP_N part of it, and of each
 // BLOCK_K only the SLICE_K-th part: the slices' sums are added at the end. Tiles of A and B pass
 // through a ring of STAGES shared-memory buffers filled by cp.async; fragments are read one step of
-// K ahead of the arithmetic. f32 operands are rounded to tf32.
+// K ahead of the arithmetic. f32 operands are rounded to tf32, or, with SPLITS, computed at the
+// accuracy of f32: each x is the sum of three bf16 numbers h + m + l, and six of the nine products
+// of such sums are added up, as in matmul_wgmma_f32.cu.
 //
 // Only the last K tile of a block can be ragged. The prologue fetches it, before its turn, so that
 // the main loop masks no K.
@@ -14,9 +16,9 @@
 namespace gk {
 
 constexpr int ELEMENT = (int)sizeof(A_TYPE);
-constexpr bool TF32 = ELEMENT == 4;
-constexpr int STEP_K = 32 / ELEMENT;              // K of one mma: 32 bytes of either operand
-constexpr int STEPS = BLOCK_K / STEP_K / SLICE_K; // of one warp, in a tile of K
+constexpr int STEP_K = 32 / ELEMENT;                         // K of 32 bytes of either operand
+constexpr int PIECES = SPLITS ? 2 : 1;                       // of 32 bytes that a step of K takes
+constexpr int STEPS = BLOCK_K / (STEP_K * PIECES) / SLICE_K; // of one warp, in a tile of K
 constexpr int WARPS_N = BLOCK_N / WARP_N;
 constexpr int SLICE_WARPS = BLOCK_M / WARP_M * WARPS_N;
 constexpr int WARPS = SLICE_WARPS * SLICE_K;
@@ -27,6 +29,7 @@ constexpr bool A_K_CONTIGUOUS = A_LAYOUT == 0;
 constexpr bool B_K_CONTIGUOUS = B_LAYOUT == 1;
 
 static_assert(sizeof(B_TYPE) == sizeof(A_TYPE) && (ELEMENT == 2 || ELEMENT == 4), "operand types");
+static_assert(!SPLITS || ELEMENT == 4, "f32 is what is split");
 static_assert(A_LAYOUT < 2 && B_LAYOUT < 2, "each operand has one contiguous axis");
 static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "warp tiles are made of 16 x 16 pieces");
 static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps tile the block");
@@ -52,7 +55,7 @@ GK_DEVICE int clamp_to_int(gk_i64 value, int low, int high)
 // shared memory it is cut into slabs of ROWS x PITCH bytes, PITCH <= 128, and inside a slab the
 // 16-byte chunks of a row are permuted by the row number, so that both a row written by cp.async
 // and the 8 rows x 16 bytes read by ldmatrix cover all banks once. 32-bit loads of 4 rows x 32
-// bytes (tf32, K strided) want the permutation in steps of two chunks.
+// bytes (f32, K strided) want the permutation in steps of two chunks.
 template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     static constexpr int ROWS = K_CONTIGUOUS ? EXTENT : BLOCK_K;
     static constexpr int ROW_BYTES = (K_CONTIGUOUS ? BLOCK_K : EXTENT) * ELEMENT;
@@ -62,7 +65,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     static constexpr int BYTES = SLABS * SLAB_BYTES;
     static constexpr int CHUNKS = PITCH / 16;
     static constexpr int UNITS = PITCH / 32; // distinct 32-byte columns under the permutation
-    static constexpr bool WORDS = TF32 && !K_CONTIGUOUS;
+    static constexpr bool WORDS = ELEMENT == 4 && !K_CONTIGUOUS;
 
     // 16-bit elements at odd addresses go through registers, two elements at a time.
     static constexpr bool THROUGH_REGISTERS = ALIGN < 4;
@@ -436,34 +439,87 @@ template <> struct tensor_core<f32> {
     }
 };
 
+// --- f32 in three parts ---
+
+// Operands are scaled by 2^SCALE, so that even the parts of the smallest subnormal are normal bf16
+// numbers. What overflows so, or is not finite, makes a sum that is not finite either, and that
+// element of C is computed by ordinary multiply-adds instead.
+constexpr int SCALE = 23;
+constexpr int PARTS = 3; // h, m, l
+
+struct split_pair {
+    gk_u32 part[PARTS]; // two numbers' parts
+
+    GK_DEVICE void split(gk_u32 first, gk_u32 second)
+    {
+        constexpr float FACTOR = (float)(1 << SCALE);
+        float x = bits_to_f32(first) * FACTOR;
+        float y = bits_to_f32(second) * FACTOR;
+        GK_UNROLL
+        for (int p = 0; p < PARTS; ++p) {
+            part[p] = f32_to_bf16x2_bits(x, y);
+            if (p < PARTS - 1) {
+                x -= bits_to_f32(part[p] << 16);
+                y -= bits_to_f32(part[p] & 0xffff0000u);
+            }
+        }
+    }
+};
+
+// Two 32-byte pieces' registers, as operand::read() gives them, are one of m16n8k16's operand if
+// K is counted in another order, the same for A and B: registers NEXT apart hold a pair of K.
+template <int NEXT>
+GK_DEVICE void split_fragment(gk_u32 (&part)[PARTS][4], const gk_u32 (&raw)[PIECES][4])
+{
+    GK_UNROLL
+    for (int i = 0; i < 4; ++i) {
+        const int piece = NEXT == 2 ? i / 2 : i % 2;
+        const int at = NEXT == 2 ? i % 2 : i / 2 * 2;
+        split_pair pair;
+        pair.split(raw[piece % PIECES][at], raw[piece % PIECES][at + NEXT]);
+        GK_UNROLL
+        for (int p = 0; p < PARTS; ++p) {
+            part[p][i] = pair.part[p];
+        }
+    }
+}
+
 // One K step's operands of a warp.
 struct fragments {
-    gk_u32 a[MMA_M][4];
-    gk_u32 b[MMA_N / 2][4];
+    gk_u32 a[MMA_M][PIECES][4];
+    gk_u32 b[MMA_N / 2][PIECES][4];
 
     GK_DEVICE void read(const a_operand &left, const b_operand &right, const unsigned char *shared,
                         int stage, int step)
     {
         GK_UNROLL
-        for (int n = 0; n < MMA_N / 2; ++n) {
-            right.template read<false>(b[n], shared, stage + a_operand::BYTES, n, step);
-        }
-        GK_UNROLL
-        for (int m = 0; m < MMA_M; ++m) {
-            left.template read<true>(a[m], shared, stage, m, step);
+        for (int i = 0; i < PIECES; ++i) {
+            GK_UNROLL
+            for (int n = 0; n < MMA_N / 2; ++n) {
+                right.template read<false>(b[n][i], shared, stage + a_operand::BYTES, n,
+                                           step * PIECES + i);
+            }
+            GK_UNROLL
+            for (int m = 0; m < MMA_M; ++m) {
+                left.template read<true>(a[m][i], shared, stage, m, step * PIECES + i);
+            }
         }
     }
 
     GK_DEVICE void multiply(float (&sum)[MMA_M][MMA_N][4])
     {
-        if constexpr (TF32) {
+        if constexpr (SPLITS) {
+            multiply_parts(sum);
+            return;
+        }
+        if constexpr (ELEMENT == 4) {
             GK_UNROLL
             for (int n = 0; n < MMA_N / 2; ++n) {
-                round_fragment(b[n]);
+                round_fragment(b[n][0]);
             }
             GK_UNROLL
             for (int m = 0; m < MMA_M; ++m) {
-                round_fragment(a[m]);
+                round_fragment(a[m][0]);
             }
         }
         GK_UNROLL
@@ -472,12 +528,90 @@ struct fragments {
             for (int i = 0; i < MMA_N; ++i) {
                 // back and forth, so that neighbouring instructions share a B operand
                 const int n = m % 2 == 0 ? i : MMA_N - 1 - i;
-                const gk_u32 pair[2] = {b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]};
-                tensor_core<A_TYPE>::multiply(sum[m][n], a[m], pair);
+                const gk_u32 pair[2] = {b[n / 2][0][n % 2 * 2], b[n / 2][0][n % 2 * 2 + 1]};
+                tensor_core<A_TYPE>::multiply(sum[m][n], a[m][0], pair);
+            }
+        }
+    }
+
+    // Small products first: the tensor core cuts off bits of what it adds to a larger sum.
+    GK_DEVICE void multiply_parts(float (&sum)[MMA_M][MMA_N][4])
+    {
+        constexpr int OF_A[6] = {2, 0, 1, 1, 0, 0};
+        constexpr int OF_B[6] = {0, 2, 1, 0, 1, 0};
+        gk_u32 left[MMA_M][PARTS][4];
+        GK_UNROLL
+        for (int m = 0; m < MMA_M; ++m) {
+            split_fragment<2>(left[m], a[m]);
+        }
+        GK_UNROLL
+        for (int n = 0; n < MMA_N / 2; ++n) {
+            gk_u32 right[PARTS][4];
+            split_fragment<1>(right, b[n]);
+            GK_UNROLL
+            for (int i = 0; i < 6; ++i) {
+                GK_UNROLL
+                for (int j = 0; j < MMA_M * 2; ++j) {
+                    const gk_u32(&from)[4] = right[OF_B[i]];
+                    const gk_u32 pair[2] = {from[j % 2 * 2], from[j % 2 * 2 + 1]};
+                    tensor_core<bf16>::multiply(sum[j / 2][n * 2 + j % 2], left[j / 2][OF_A[i]],
+                                                pair);
+                }
             }
         }
     }
 };
+
+GK_DEVICE void clear(float (&sum)[MMA_M][MMA_N][4])
+{
+    GK_UNROLL
+    for (int m = 0; m < MMA_M; ++m) {
+        GK_UNROLL
+        for (int n = 0; n < MMA_N; ++n) {
+            GK_UNROLL
+            for (int i = 0; i < 4; ++i) {
+                sum[m][n][i] = 0.0f;
+            }
+        }
+    }
+}
+
+// Takes a tile's sums over from the tensor core, in which a long sum would drift towards zero.
+GK_DEVICE void promote(float (&sum)[MMA_M][MMA_N][4], float (&part)[MMA_M][MMA_N][4])
+{
+    GK_UNROLL
+    for (int m = 0; m < MMA_M; ++m) {
+        GK_UNROLL
+        for (int n = 0; n < MMA_N; ++n) {
+            GK_UNROLL
+            for (int i = 0; i < 4; ++i) {
+                sum[m][n][i] += part[m][n][i];
+            }
+        }
+    }
+    clear(part);
+}
+
+// What C's epilogue is to see of a finished sum.
+GK_DEVICE float settled(const gk_matmul_args &args, float sum, gk_i64 row, gk_i64 col)
+{
+    if constexpr (!SPLITS) {
+        return sum;
+    }
+    if (f32_to_bits(sum) << 1 < 0xff000000u) {
+        return sum * (1.0f / (float)(1ll << 2 * SCALE));
+    }
+    const f32 *a = (const f32 *)args.a + row * args.a_row_stride;
+    const f32 *b = (const f32 *)args.b + col * args.b_col_stride;
+    sum = 0.0f;
+    GK_NO_UNROLL
+    for (gk_i64 k = 0; k < args.k; ++k) {
+        sum = fmaf(*a, *b, sum);
+        a += args.a_col_stride;
+        b += args.b_row_stride;
+    }
+    return sum;
+}
 
 constexpr int C_ELEMENT = (int)sizeof(C_TYPE);
 constexpr int C_VECTOR = smaller(C_ALIGN < C_ELEMENT ? C_ELEMENT : C_ALIGN, 16);
@@ -725,7 +859,8 @@ GK_DEVICE void store_round(const gk_matmul_args &args, const outlet &out, const 
             load_slices(from, slices, sum);
             GK_UNROLL
             for (int i = 0; i < LANES; ++i) {
-                value[i] = store_as<C_TYPE>(matmul_epilogue(args, sum[i], c_row, c_col + i));
+                const float total = settled(args, sum[i], c_row, c_col + i);
+                value[i] = store_as<C_TYPE>(matmul_epilogue(args, total, c_row, c_col + i));
             }
             store_lanes(to, value);
             from += STEP * FROM_LINE;
@@ -746,6 +881,7 @@ GK_DEVICE void store_round(const gk_matmul_args &args, const outlet &out, const 
                         sum += *(const float *)(from + slice * SLICE_WARPS * CORNER_BYTES);
                     }
                 }
+                sum = settled(args, sum, row + line, col + at);
                 c[line * args.c_row_stride + at] =
                     store_as<C_TYPE>(matmul_epilogue(args, sum, row + line, col + at));
             }
@@ -826,8 +962,11 @@ constexpr int OTHER_REGISTERS = 72;
 #else
 constexpr int OTHER_REGISTERS = 56;
 #endif
-constexpr int NEEDED_REGISTERS = MMA_M * MMA_N * 4 + MMA_M * 8 + MMA_N * 4 + OTHER_REGISTERS +
-                                 a_operand::REGISTERS + b_operand::REGISTERS;
+// Sums of a tile beside the others, and the parts of A and of two pieces of B.
+constexpr int SPLIT_REGISTERS = SPLITS ? MMA_M * MMA_N * 4 + MMA_M * 4 * PARTS + 4 * PARTS : 0;
+constexpr int NEEDED_REGISTERS = MMA_M * MMA_N * 4 + (MMA_M * 8 + MMA_N * 4) * PIECES +
+                                 SPLIT_REGISTERS + OTHER_REGISTERS + a_operand::REGISTERS +
+                                 b_operand::REGISTERS;
 constexpr int REGISTERS = (NEEDED_REGISTERS + 7) / 8 * 8;     // as they are handed out
 constexpr int SM_SHARED_BYTES = 228 * 1024;                   // of the largest of today's chips
 constexpr int PARTITION_WARPS = 65536 / 4 / (32 * REGISTERS); // of one of the four schedulers
@@ -874,19 +1013,10 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
 
     const int warp = thread_index() / 32;
     const int place = warp % SLICE_WARPS;
-    const int first_step = warp / SLICE_WARPS * STEPS;
+    const int first_step = warp / SLICE_WARPS * (STEPS * PIECES);
 
     float sum[MMA_M][MMA_N][4];
-    GK_UNROLL
-    for (int m = 0; m < MMA_M; ++m) {
-        GK_UNROLL
-        for (int n = 0; n < MMA_N; ++n) {
-            GK_UNROLL
-            for (int i = 0; i < 4; ++i) {
-                sum[m][n][i] = 0.0f;
-            }
-        }
-    }
+    clear(sum);
 
     if (count > 0) {
         a_operand a;
@@ -923,6 +1053,10 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
 
         cp_async_wait<STAGES - 2>();
         __syncthreads();
+        float part[MMA_M][MMA_N][4]; // of a tile of K
+        if constexpr (SPLITS) {
+            clear(part);
+        }
         fragments held[2];
         held[0].read(a, b, shared, 0, 0);
         int reading = 0;
@@ -950,7 +1084,10 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
                     }
                     cp_async_commit();
                 }
-                held[k % 2].multiply(sum);
+                held[k % 2].multiply(SPLITS ? part : sum);
+            }
+            if constexpr (SPLITS) {
+                promote(sum, part);
             }
         }
         cp_async_wait<0>();

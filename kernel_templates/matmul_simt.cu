@@ -265,12 +265,23 @@ typedef tile_loader<B_LAYOUT == 0   ? ALONG_ROWS
     b_loader;
 constexpr int STAGE = a_loader::TILE + b_loader::TILE;
 
-// The registers a thread is expected to need give the number of blocks to fit on a multiprocessor.
+// The registers a thread is expected to need.
 constexpr int REGISTERS =
     smaller(255, (THREAD_M * THREAD_N + 2 * (THREAD_M + THREAD_N)) * (int)sizeof(Acc) / 4 +
                      a_loader::REGISTERS + b_loader::REGISTERS + 48);
-constexpr int MIN_BLOCKS =
-    larger(1, smaller(smaller(1024 / THREADS, 4), 65536 / (ceil_div(REGISTERS, 8) * 8 * THREADS)));
+
+// The blocks that fit on a multiprocessor: its warps are dealt to four partitions, each of which
+// has a quarter of the 65536 registers.
+GK_DEVICE constexpr int blocks_that_fit()
+{
+    int blocks = smaller(1024 / THREADS, 4);
+    while (blocks > 1 &&
+           ceil_div(blocks * THREADS, 128) * 128 * (ceil_div(REGISTERS, 8) * 8) > 65536) {
+        blocks--;
+    }
+    return blocks;
+}
+constexpr int MIN_BLOCKS = blocks_that_fit();
 
 // Where a thread's sums lie in the block's tile: fragments of FRAGMENT_M rows and FRAGMENT_N
 // columns, the fragments of neighbouring lanes side by side.

@@ -516,22 +516,33 @@ GK_DEVICE void store_element(const gk_matmul_args &args, float x, gk_i64 row, gk
     }
 }
 
-// Two neighbours of a row.
+// Two neighbours of a row. What is outside C has the epilogue of C's last row or column, which
+// leaves one epilogue in the code for each.
 GK_DEVICE void store_pair(const gk_matmul_args &args, float x, float y, gk_i64 row, gk_i64 col)
 {
     constexpr int SIZE = (int)sizeof(C_TYPE);
-    if (C_LAYOUT == 0 && C_ALIGN >= 2 * SIZE && row < args.m && col + 1 < args.n) {
-        struct alignas(2 * SIZE) pair {
-            C_TYPE first;
-            C_TYPE second;
-        };
-        const pair v = {store_as<C_TYPE>(matmul_epilogue<float>(args, x, row, col)),
-                        store_as<C_TYPE>(matmul_epilogue<float>(args, y, row, col + 1))};
-        *(pair *)((C_TYPE *)args.c + row * args.c_row_stride + col) = v;
+    struct alignas(2 * SIZE) pair {
+        C_TYPE first;
+        C_TYPE second;
+    };
+    const gk_i64 row_inside = row < args.m ? row : args.m - 1;
+    const gk_i64 last = args.n - 1;
+    const pair v = {
+        store_as<C_TYPE>(matmul_epilogue<float>(args, x, row_inside, col < last ? col : last)),
+        store_as<C_TYPE>(
+            matmul_epilogue<float>(args, y, row_inside, col + 1 < last ? col + 1 : last))};
+    C_TYPE *to = (C_TYPE *)args.c + row * args.c_row_stride + col * args.c_col_stride;
+    if (row >= args.m || col > last) {
         return;
     }
-    store_element(args, x, row, col);
-    store_element(args, y, row, col + 1);
+    if (C_LAYOUT == 0 && C_ALIGN >= 2 * SIZE && col < last) {
+        *(pair *)to = v;
+        return;
+    }
+    to[0] = v.first;
+    if (col < last) {
+        to[args.c_col_stride] = v.second;
+    }
 }
 
 // One product of planes, BLOCK_K deep.

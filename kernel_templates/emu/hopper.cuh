@@ -424,7 +424,7 @@ template <> struct pair_of<f16> {
 template <> struct pair_of<bf16> {
     static gk_u32 pack(float low, float high)
     {
-        return (gk_u32)f32_to_bf16_bits(high) << 16 | f32_to_bf16_bits(low);
+        return f32_to_bf16x2_bits(low, high);
     }
 
     static gk_u32 pack_relu(float low, float high)

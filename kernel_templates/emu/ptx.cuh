@@ -56,6 +56,11 @@ inline gk_u16 f32_to_bf16_bits(float x)
     return (gk_u16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+inline gk_u32 f32_to_bf16x2_bits(float low, float high)
+{
+    return (gk_u32)f32_to_bf16_bits(high) << 16 | f32_to_bf16_bits(low);
+}
+
 // cvt.rna.tf32 as it is carried out: what is not finite only loses its low bits, so that infinity
 // comes of a NaN without others.
 inline gk_u32 emu_cvt_rna_tf32(float x)

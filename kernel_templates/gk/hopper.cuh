@@ -362,9 +362,7 @@ template <> struct pair_of<f16> {
 template <> struct pair_of<bf16> {
     static GK_DEVICE gk_u32 pack(float low, float high)
     {
-        gk_u32 r;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-        return r;
+        return f32_to_bf16x2_bits(low, high);
     }
 
     static GK_DEVICE gk_u32 pack_relu(float low, float high)

@@ -35,6 +35,14 @@ GK_DEVICE gk_u16 f32_to_bf16_bits(float x)
     return r;
 }
 
+// Two numbers, the first in the low half.
+GK_DEVICE gk_u32 f32_to_bf16x2_bits(float low, float high)
+{
+    gk_u32 r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+
 // Rounds to tf32 (10 mantissa bits), ties away from zero; the low 13 bits of the result are zero.
 // The addition makes the canonical NaN of any other: of one with low bits only the instruction
 // makes infinity.

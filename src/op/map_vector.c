@@ -104,10 +104,11 @@ static double pieces(const gk_problem *problem, const int32_t *v)
 static const double KERNEL_START = 2e-6;
 static const double LATENCY = 9e-7;     /* of a step: loads, then stores */
 static const double INSTRUCTIONS = 4.5; /* of a piece */
-static const double BEST_STEP = 6e3;    /* bytes of the widest operand in a step of a block, and */
+static const double BEST_STEP = 4.5e3;  /* bytes of the widest operand in a step of a block, and */
 static const double OTHER_STEP = 0.005; /* what a half or a double of it costs */
 static const double PERSISTENT = 0.06;  /* what blocks lose that wait for loads behind stores */
 static const double TORN = 0.01;        /* what vectors of more than one access cost */
+static const double WIDE = 0.002;       /* what vectors beyond 8 bytes cost several large inputs */
 static const double NO_NEED = 0.001;    /* of a limit, lest it come first where it is none */
 static const double HIDDEN = 0.02;      /* of instructions, what time they take behind the memory */
 static const double KEEP_OUT_OF_L1 = 0.03; /* what that costs beside plain stores */
@@ -138,7 +139,8 @@ static double model(const gk_problem *problem, const gk_device_info *device,
                                                           : STAY_IN_L2;
     const double shape = OTHER_STEP * fabs(log2(step / BEST_STEP)) +
                          (blocks < steps ? PERSISTENT : 0) + (v[BLOCKS] > 0 ? NO_NEED : 0) +
-                         (v[VECTOR] > 16 ? TORN : 0);
+                         (v[VECTOR] > 16 ? TORN : 0) +
+                         (v[VECTOR] > 8 && s.inputs > s.out ? WIDE * large : 0);
     const double memory =
         gki_map_seconds(problem, device) / fmin(blocks / sms, 1) * (1 + hints + shape);
     const double issue = n / elements * pieces(problem, v) / 32 / sms / clock * INSTRUCTIONS;

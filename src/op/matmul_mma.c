@@ -1,4 +1,5 @@
-/* The matmul variant on warp-wide tensor-core instructions: f16, bf16, and f32 rounded to tf32. */
+/* The matmul variant on warp-wide tensor-core instructions: f16, bf16, f32 rounded to tf32, and f32
+ * as sums of bf16 numbers. */
 #include "op/matmul.h"
 
 #include <gk/base.h>
@@ -70,6 +71,21 @@ static int64_t round_rows(const int32_t *v, int64_t fitting)
     return fitting >= v[WARP_M] / 2 && v[WARP_M] / 2 % 16 == 0 ? v[WARP_M] / 2 : 16;
 }
 
+/* f32 at the accuracy of f32: operands are split into parts. */
+static bool splits(const gk_problem *problem)
+{
+    return problem->dtype[MATMUL_A] == GK_F32 && problem->attrs[MATMUL_MATH] == GK_MATH_DEFAULT;
+}
+
+static void constants(const gk_problem *problem, gk_constants *out)
+{
+    gki_matmul_constants(problem, out);
+    if (out->n_items < GK_MAX_CONSTANTS) {
+        const gk_constant item = {"SPLITS", GK_CONSTANT_BOOL, splits(problem)};
+        out->items[out->n_items++] = item;
+    }
+}
+
 static shape shape_of(const gk_problem *problem, const gk_config *config)
 {
     const int32_t *v = config->values;
@@ -83,8 +99,12 @@ static shape shape_of(const gk_problem *problem, const gk_config *config)
     const int64_t odd_rows = (problem->align[MATMUL_A] < 4 ? v[BLOCK_M] : 0) +
                              (problem->align[MATMUL_B] < 4 ? v[BLOCK_N] : 0);
     s.odd_pieces = odd_rows * v[BLOCK_K] / 2 / (s.warps * 32);
-    s.registers =
-        v[WARP_M] * v[WARP_N] / 32 + v[WARP_M] / 2 + v[WARP_N] / 2 + 56 + 2 * s.odd_pieces;
+    const int64_t sums = v[WARP_M] * v[WARP_N] / 32;
+    const int64_t fragments = v[WARP_M] / 2 + v[WARP_N] / 2;
+    s.registers = sums + fragments + 56 + 2 * s.odd_pieces;
+    if (splits(problem)) {
+        s.registers += sums + fragments + v[WARP_M] * 3 / 4 + 12;
+    }
     return s;
 }
 
@@ -92,8 +112,8 @@ static bool check_problem(const gk_problem *problem, gk_reason *reason)
 {
     const uint8_t a = problem->dtype[MATMUL_A];
     const uint8_t c = problem->dtype[MATMUL_C];
-    const bool tf32 = a == GK_F32 && problem->attrs[MATMUL_MATH] == GK_MATH_TF32;
-    if ((a != GK_F16 && a != GK_BF16 && !tf32) || problem->dtype[MATMUL_B] != a) {
+    const bool f32 = a == GK_F32 && problem->attrs[MATMUL_MATH] != GK_MATH_F32;
+    if ((a != GK_F16 && a != GK_BF16 && !f32) || problem->dtype[MATMUL_B] != a) {
         return gk_refuse(reason, "no tensor-core product of %s and %s", gk_dtype_name((gk_dtype)a),
                          gk_dtype_name((gk_dtype)problem->dtype[MATMUL_B]));
     }
@@ -110,7 +130,7 @@ static bool check_problem(const gk_problem *problem, gk_reason *reason)
 
 static bool check_tile(const gk_problem *problem, const int32_t *v, gk_reason *reason)
 {
-    const int64_t step = problem->dtype[MATMUL_A] == GK_F32 ? 8 : 16;
+    const int64_t step = problem->dtype[MATMUL_A] == GK_F32 && !splits(problem) ? 8 : 16;
     if (v[BLOCK_M] % v[WARP_M] != 0 || v[BLOCK_N] % v[WARP_N] != 0) {
         return gk_refuse(reason, "warp tiles of %dx%d do not fill a block tile of %dx%d",
                          (int)v[WARP_M], (int)v[WARP_N], (int)v[BLOCK_M], (int)v[BLOCK_N]);
@@ -126,6 +146,10 @@ static bool check_tile(const gk_problem *problem, const int32_t *v, gk_reason *r
     if (v[BLOCK_K] < 2 * step || v[BLOCK_K] > 8 * step) {
         return gk_refuse(reason, "BLOCK_K is %d, must be %d to %d for this type", (int)v[BLOCK_K],
                          (int)(2 * step), (int)(8 * step));
+    }
+    if (splits(problem) && v[BLOCK_K] > 64 * v[SLICE_K]) {
+        return gk_refuse(reason, "sums over %d of K, at most 64 are left to the tensor core",
+                         (int)(v[BLOCK_K] / v[SLICE_K]));
     }
     if (v[BLOCK_K] % (2 * step * v[SLICE_K]) != 0) {
         return gk_refuse(reason, "BLOCK_K of %d leaves one of %d slices less than two steps",
@@ -275,11 +299,17 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     out->smem = s.smem;
 }
 
+/* Six of them; the rate is that of others, whose bounds are not the tensor core's alone. */
+static const double SPLIT_PRODUCTS = 5.2;
+
 /* Multiply-adds per multiprocessor and clock of mma.sync. */
 static double rate(const gk_problem *problem, const gk_device_info *device)
 {
     const double half = device->cc == 80 || device->cc == 90 || device->cc == 100 ? 1024 : 512;
-    return problem->dtype[MATMUL_A] == GK_F32 ? half / 2 : half;
+    if (problem->dtype[MATMUL_A] != GK_F32) {
+        return half;
+    }
+    return splits(problem) ? half / SPLIT_PRODUCTS : half / 2;
 }
 
 /*
@@ -292,6 +322,7 @@ static const double CUT_LINES = 1.15;        /* how much slower if rows begin in
 static const double CUT_SECTORS = 3.16;      /* or inside sectors */
 static const double CUT_SECTORS_L1 = 2.8;    /* or there, through L1 */
 static const double FEW_WARPS = 0.0359;      /* what one warp a scheduler leaves uncovered */
+static const double SPLIT_PAIR = 22;         /* of a warp, for two f32 numbers a lane */
 static const double BARRIER = 52.6;          /* of a tile of K, shared by the resident blocks */
 static const double COPY_LATENCY = 1260;     /* from the start of a tile's copies to their end */
 static const double ODD_PIECE = 7.35;        /* a warp's 32 pairs through registers */
@@ -322,6 +353,13 @@ static double copied_bytes(const gk_problem *problem, const gk_config *config, c
            v[BLOCK_K] * (double)s->element;
 }
 
+/* Each warp splits what it multiplies; four schedulers share the warps. */
+static double part_clocks(const gk_problem *problem, const int32_t *v, const shape *s)
+{
+    const double elements = (double)s->warps / v[SLICE_K] * (v[WARP_M] + v[WARP_N]) * v[BLOCK_K];
+    return splits(problem) ? SPLIT_PAIR * elements / 2 / 32 / 4 : 0;
+}
+
 /* Clocks of one tile of K in one of `resident` blocks that share a multiprocessor. */
 static double tile_clocks(const gk_problem *problem, const gk_device_info *device,
                           const gk_config *config, const shape *s, double resident)
@@ -334,7 +372,7 @@ static double tile_clocks(const gk_problem *problem, const gk_device_info *devic
     const double shared = (fragments + (double)s->stage_bytes) / SHARED_BYTES;
     const double from_l2 = copied_bytes(problem, config, s) / L2_BYTES;
     const double busy = gki_at_least(gki_at_least(multiply, shared), from_l2) + 0.2 * from_l2 +
-                        ODD_PIECE * (double)(s->odd_pieces * s->warps);
+                        ODD_PIECE * (double)(s->odd_pieces * s->warps) + part_clocks(problem, v, s);
     const double warps = resident * (double)s->warps / 4; /* a scheduler */
     const double covered = v[STAGES] == 2 ? 1.04 : 1;     /* two stages leave no slack */
     return gki_at_least(covered * busy * (1 + FEW_WARPS / warps) + BARRIER / resident,
@@ -403,7 +441,7 @@ const gk_variant gki_matmul_mma = {
     .n_params = N_PARAMS,
     .min_cc = 80,
     .check = check,
-    .constants = gki_matmul_constants,
+    .constants = constants,
     .launch = launch,
     .model = model,
 };

@@ -263,9 +263,9 @@ static bool from_registers(const gki_wgmma_shape *s)
 static int64_t room_for_sums(const gk_problem *problem, const int32_t *v, const gki_wgmma_shape *s)
 {
     if (v[WGMMA_CONSUMERS] == 3) {
-        return from_registers(s) ? 32 : v[WGMMA_CLUSTER_K] > 1 ? 96 : 112;
+        return from_registers(s) ? 32 : v[WGMMA_CLUSTER_K] > 1 ? 88 : 112;
     }
-    if (problem->dtype[MATMUL_BIAS] != 0 || (!s->by_tma && !s->shifted)) {
+    if (problem->dtype[MATMUL_BIAS] != 0 || (!s->by_tma && !s->shifted) || v[WGMMA_CLUSTER_K] > 1) {
         return 128;
     }
     return s->by_tma && gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]) == 2 ? 192 : 160;

@@ -198,6 +198,18 @@ static gki_entrant *first_ready(gki_session *s)
     return NULL;
 }
 
+/* Whether the guess is still to be handed out. */
+static bool guess_to_come(const gki_session *s)
+{
+    for (uint32_t i = 0; i < s->n_entrants; i++) {
+        const gki_entrant *e = &s->entrants[i];
+        if (e->is_guess) {
+            return e->status == NULL && !e->taken;
+        }
+    }
+    return false;
+}
+
 /* Waits for a change, at most until so many seconds after the tuning's start; 0 = without limit. */
 static void wait_until(struct gki_build *b, double until)
 {
@@ -210,7 +222,7 @@ static void wait_until(struct gki_build *b, double until)
     pthread_cond_timedwait(&b->changed, &b->mutex, &deadline);
 }
 
-gk_status gki_build_next(gki_session *s, double until, gki_entrant **out)
+gk_status gki_build_next(gki_session *s, double until, double guess_until, gki_entrant **out)
 {
     struct gki_build *b = s->build;
     *out = NULL;
@@ -228,14 +240,18 @@ gk_status gki_build_next(gki_session *s, double until, gki_entrant **out)
         if (b->status != GK_OK || s->cancelled) {
             break;
         }
+        const double limit = guess_to_come(s) ? guess_until : until;
+        if (limit > 0 && gki_session_elapsed(s) >= limit) {
+            break;
+        }
         *out = first_ready(s);
-        if (*out != NULL || (until > 0 && gki_session_elapsed(s) >= until)) {
+        if (*out != NULL) {
             break;
         }
         if (b->n_threads == 0 && wants_more(b)) {
             compile_next(b);
         } else if (b->running > 0 || wants_more(b)) {
-            wait_until(b, until);
+            wait_until(b, limit);
         } else {
             break;
         }

@@ -56,14 +56,18 @@ static gk_status verify_one(gki_session *s, gki_entrant *e)
     return status;
 }
 
-/* Until when candidates are checked: the first that is right is not to remain the only one. */
-static double check_until(const gki_session *s, double first_found)
+/* Until when candidates are checked: the first that is right is not to remain the only one. The
+ * guess is waited for longer: without it the answer might be slower than what runs untuned. */
+static void limit_checks(const gki_session *s, double first_found, double *until,
+                         double *guess_until)
 {
     const double budget = s->options.budget_s;
-    if (!(budget > 0) || first_found < 0) {
-        return 0;
+    *until = 0;
+    *guess_until = 0;
+    if (budget > 0 && first_found >= 0) {
+        *until = fmax(CHECK_SHARE * budget, first_found + LEAST_CHECK * budget);
+        *guess_until = fmax(budget, *until);
     }
-    return fmax(CHECK_SHARE * budget, first_found + LEAST_CHECK * budget);
 }
 
 gk_status gki_check_all(gki_session *s)
@@ -72,12 +76,11 @@ gk_status gki_check_all(gki_session *s)
     double first_found = -1;
     uint32_t checked = 0;
     while (status == GK_OK && !s->cancelled) {
-        const double until = check_until(s, first_found);
+        double until;
+        double guess_until;
         gki_entrant *e = NULL;
-        if (until > 0 && gki_session_elapsed(s) > until) {
-            break;
-        }
-        status = gki_build_next(s, until, &e);
+        limit_checks(s, first_found, &until, &guess_until);
+        status = gki_build_next(s, until, guess_until, &e);
         if (status != GK_OK || e == NULL) {
             break;
         }

@@ -13,6 +13,10 @@ static int64_t round_up(int64_t value, int64_t unit)
 
 /* --- layout --- */
 
+/* Large operands begin at pages of the device's memory, as allocations of their own do: how they
+ * lie to each other decides how well memory serves several at once. */
+enum { PAGE = 2 << 20, LEAST_PAGED = 2 * PAGE };
+
 /* Axes of more than one element, by ascending stride. */
 static int32_t sorted_axes(const gk_tensor *t, int32_t axes[GK_MAX_RANK])
 {
@@ -64,6 +68,7 @@ static void compact_if_sparse(gk_tensor *t, int64_t slack)
 static gk_status lay_out(gki_operands *o, const gk_call *call, int64_t slack)
 {
     int64_t at = 0;
+    int64_t unit = 1;
     for (uint32_t i = 0; i < o->op->n_args; i++) {
         const gk_tensor *given = call->args[i];
         gki_operand *arg = &o->args[i];
@@ -80,8 +85,12 @@ static gk_status lay_out(gki_operands *o, const gk_call *call, int64_t slack)
         if (arg->extent < 0) {
             return gk_fail(GK_ERR_INVALID, "tune", "%s has no valid extent", o->op->args[i].name);
         }
-        arg->region = at;
         arg->first = GKI_GUARD + (int64_t)((uintptr_t)given->data % 256);
+        if (arg->extent >= LEAST_PAGED) {
+            at = round_up(at + GKI_GUARD, PAGE) - GKI_GUARD;
+            unit = PAGE;
+        }
+        arg->region = at;
         arg->region_bytes = round_up(arg->first + arg->extent, 256) + GKI_GUARD;
         arg->phase = (int64_t)i * 35003 % GKI_PERIOD;
         at += arg->region_bytes;
@@ -90,7 +99,7 @@ static gk_status lay_out(gki_operands *o, const gk_call *call, int64_t slack)
             o->output = i;
         }
     }
-    o->set_bytes = at;
+    o->set_bytes = round_up(at, unit);
     return GK_OK;
 }
 

@@ -10,12 +10,15 @@
 enum {
     FINALISTS = 6, /* besides the guess and the incumbent */
     MIN_ROUNDS = 15,
+    FEWEST_ROUNDS = 6, /* that tell anything: their interval is from the least to the greatest */
+    FEWEST_SAMPLES = 4,
     MAX_RUNS = 512,
 };
 static const double TIE = 0.01;
 static const double SETTLED =
     0.005; /* half-width of the interval, relative, that ends the finals */
-static const double UNSETTLED_MARGIN = 0.05; /* to beat the guess by without finals */
+static const double UNSETTLED_MARGIN = 0.05; /* to beat the guess by without finals, at most */
+static const double SCATTER_MARGIN = 4;      /* the same, times both spreads, if these are known */
 static const double SHORTEST_BATCH = 200e-6;
 static const double LENGTHY = 2e-3;
 static const double CHEAP = 5e-3; /* a timing that may be repeated for a racer far behind */
@@ -354,17 +357,17 @@ static gk_status run_finals(gki_race *race, uint32_t *rounds, bool *out_of_time)
         }
         (*rounds)++;
         n = list_finalists(race, list);
-        if (*rounds >= MIN_ROUNDS) {
+        if (*rounds >= FEWEST_ROUNDS) {
             for (uint32_t i = 0; i < n; i++) {
                 summarize(&race->racers[list[i]], race->racers[list[i]].rounds, *rounds);
             }
-            if (leaders_settled(race, list, n, *rounds)) {
+            if (*rounds >= MIN_ROUNDS && leaders_settled(race, list, n, *rounds)) {
                 break;
             }
         }
         *out_of_time = stopped(race, "final", *rounds, GKI_RACE_ROUNDS);
     }
-    race->settled = *rounds >= MIN_ROUNDS;
+    race->settled = *rounds >= FEWEST_ROUNDS;
     return GK_OK;
 }
 
@@ -398,7 +401,12 @@ static bool beats(const gki_race *race, const gki_racer *winner, const gki_racer
                   uint32_t rounds)
 {
     if (!race->settled) {
-        return winner->seconds < favourite->seconds * (1 - UNSETTLED_MARGIN);
+        double margin = UNSETTLED_MARGIN;
+        if (winner->n_samples >= FEWEST_SAMPLES && favourite->n_samples >= FEWEST_SAMPLES) {
+            const double scatter = SCATTER_MARGIN * (winner->spread + favourite->spread);
+            margin = fmin(fmax(scatter, TIE), margin);
+        }
+        return winner->seconds < favourite->seconds * (1 - margin);
     }
     double low;
     double high;

@@ -50,7 +50,7 @@ typedef struct gki_race {
 
     /* results */
     int32_t winner; /* -1: none could be timed */
-    bool settled;   /* the finals were run to their end */
+    bool settled;   /* the finals had enough rounds to tell who is faster */
 } gki_race;
 
 gk_status gki_race_run(gki_race *race);

@@ -105,8 +105,9 @@ void gki_bench_free(gki_bench *bench);
 gk_status gki_build_start(gki_session *s);
 /* The most promising entrant that is compiled and was not handed out before. Waits for one, and
  * tells the caller how far compiling is. *out is NULL if none will come any more, once `until`
- * seconds of the tuning have passed (0 = no limit), or if it was cancelled. */
-gk_status gki_build_next(gki_session *s, double until, gki_entrant **out);
+ * seconds of the tuning have passed (`guess_until` if the guess is still to come; 0 = no limit),
+ * or if it was cancelled. */
+gk_status gki_build_next(gki_session *s, double until, double guess_until, gki_entrant **out);
 /* No compile begins any more; what those that run make only enters the cache. */
 void gki_build_close(gki_session *s);
 /* Waits for the compiles that run, and frees what gki_build_start() made. */

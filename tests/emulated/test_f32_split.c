@@ -40,16 +40,18 @@ static void clear(op_buffer *b)
     }
 }
 
-/* What the result is to be, and how many runs of the variant that splits there were. */
+/* What the result is to be, and how many runs of the variants that split there were. */
 typedef struct expected {
     float c[M][N];
-    uint32_t runs_of_split;
+    uint32_t runs_of_wgmma;
+    uint32_t runs_of_mma;
 } expected;
 
 static void check_bits(op_operands *o, const op_forced *forced, void *user)
 {
     expected *want = user;
-    want->runs_of_split += strcmp(forced->variant->name, "wgmma_f32") == 0;
+    want->runs_of_wgmma += strcmp(forced->variant->name, "wgmma_f32") == 0;
+    want->runs_of_mma += strcmp(forced->variant->name, "mma") == 0;
     for (int64_t i = 0; i < M; i++) {
         for (int64_t j = 0; j < N; j++) {
             const double got = op_operands_c(o, i, j);
@@ -62,17 +64,18 @@ static void check_bits(op_operands *o, const op_forced *forced, void *user)
     }
 }
 
-static bool has_split(void)
+static void assert_both_ran(uint32_t wgmma, uint32_t mma)
 {
     gk_device_info device;
     assert_gk_ok(gk_device_info_get(op_case_ctx, &device));
-    return device.cc == 90;
+    assert_true(wgmma > 0 || device.cc != 90);
+    assert_true(mma > 0 || device.cc < 80);
 }
 
 static void run_all(op_operands *o, expected *want)
 {
     assert_true(op_every_config(op_case_ctx, o, !op_test_is_cpu(), check_bits, want) > 0);
-    assert_true(want->runs_of_split > 0 || !has_split());
+    assert_both_ran(want->runs_of_wgmma, want->runs_of_mma);
     op_operands_destroy(o);
 }
 
@@ -213,24 +216,27 @@ typedef struct bound {
     double units; /* 2^-24 of the sum of magnitudes */
     double *sum;
     double *magnitude;
-    uint32_t runs_of_split;
+    uint32_t runs_of_wgmma;
+    uint32_t runs_of_mma;
 } bound;
 
 static void check_error(op_operands *o, const op_forced *forced, void *user)
 {
     bound *b = user;
-    if (strcmp(forced->variant->name, "wgmma_f32") != 0) {
+    const bool wgmma = strcmp(forced->variant->name, "wgmma_f32") == 0;
+    if (!wgmma && strcmp(forced->variant->name, "mma") != 0) {
         return;
     }
-    b->runs_of_split++;
+    b->runs_of_wgmma += wgmma ? 1 : 0;
+    b->runs_of_mma += wgmma ? 0 : 1;
     const int64_t m = o->c.host.shape[0];
     const int64_t n = o->c.host.shape[1];
     for (int64_t i = 0; i < m; i++) {
         for (int64_t j = 0; j < n; j++) {
             const double error = fabs(op_operands_c(o, i, j) - b->sum[i * n + j]);
             if (!(error <= b->units * 0x1p-24 * b->magnitude[i * n + j])) {
-                fail_msg("%s: [%d,%d] is off by %g of %g, %g units", forced->text, (int)i, (int)j,
-                         error, b->magnitude[i * n + j],
+                fail_msg("%s %s: [%d,%d] is off by %g of %g, %g units", forced->variant->name,
+                         forced->text, (int)i, (int)j, error, b->magnitude[i * n + j],
                          error / (0x1p-24 * b->magnitude[i * n + j]));
             }
         }
@@ -242,7 +248,7 @@ static void errors(int64_t m, int64_t n, int64_t k, int low, int high, double un
 {
     op_operands o;
     bound b = {units, calloc((size_t)(m * n), sizeof(double)),
-               calloc((size_t)(m * n), sizeof(double)), 0};
+               calloc((size_t)(m * n), sizeof(double)), 0, 0};
     assert_true(b.sum != NULL && b.magnitude != NULL);
     op_operands_create(&o, op_case_ctx, GK_F32, GK_F32, m, n, k, true);
     for (int64_t q = 0; q < k; q++) {
@@ -266,7 +272,7 @@ static void errors(int64_t m, int64_t n, int64_t k, int low, int high, double un
         }
     }
     assert_true(op_every_config(op_case_ctx, &o, false, check_error, &b) > 0);
-    assert_true(b.runs_of_split > 0 || !has_split());
+    assert_both_ran(b.runs_of_wgmma, b.runs_of_mma);
     op_operands_destroy(&o);
     free(b.sum);
     free(b.magnitude);

@@ -101,6 +101,23 @@ static void test_layout(void **state)
     }
 }
 
+/* Large operands lie to each other as separate allocations do. */
+static void test_large_begin_at_pages(void **state)
+{
+    fixture *f = *state;
+    enum { PAGE = 2 << 20 };
+    make(f, PAGE, 1, 36, 2);
+    for (uint32_t set = 0; set < 2; set++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            const intptr_t distance = (char *)data_of(f, set, i) - (char *)data_of(f, 0, 0);
+            assert_int_equal(distance % PAGE, 0);
+        }
+    }
+    assert_int_equal((uintptr_t)data_of(f, 1, 2) % 256, 36);
+    compute(f);
+    assert_string_equal(judge(f, false), GKI_TRIAL_OK);
+}
+
 static void test_values_are_normal(void **state)
 {
     fixture *f = *state;
@@ -251,9 +268,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_layout), TEST(test_values_are_normal),   TEST(test_right_and_wrong),
-        TEST(test_gaps),   TEST(test_inputs_are_constant), TEST(test_sparse_strides_are_shortened),
-        TEST(test_large),  TEST(test_output_that_is_read), TEST(test_sets),
+        TEST(test_layout),
+        TEST(test_large_begin_at_pages),
+        TEST(test_values_are_normal),
+        TEST(test_right_and_wrong),
+        TEST(test_gaps),
+        TEST(test_inputs_are_constant),
+        TEST(test_sparse_strides_are_shortened),
+        TEST(test_large),
+        TEST(test_output_that_is_read),
+        TEST(test_sets),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -313,6 +313,35 @@ static void test_out_of_time(void **state)
     assert_int_equal(s.timings, 3);
 }
 
+/* Of 40 races that end after `timings`, how many the second of two racers wins. */
+static uint32_t wins_when_stopped(double seconds, double noise, uint32_t timings, bool settled)
+{
+    const double both[] = {1e-3, seconds};
+    uint32_t won = 0;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        script s;
+        begin(&s, 2, both);
+        gki_rng_seed(&s.rng, seed);
+        s.noise = noise;
+        s.stop_after = timings;
+        gki_race race = run(&s, 2);
+        assert_int_equal(race.settled, settled);
+        won += race.winner == 1 ? 1 : 0;
+    }
+    return won;
+}
+
+/* Ten samples of each, then finals that are cut short: what is known is used, but not noise. */
+static void test_out_of_time_in_the_finals(void **state)
+{
+    (void)state;
+    assert_true(wins_when_stopped(0.97e-3, 0.001, 26, false) >= 38);
+    assert_true(wins_when_stopped(0.97e-3, 0.02, 26, false) <= 4);
+    assert_true(wins_when_stopped(0.97e-3, 0.002, 36, true) >= 38);
+    assert_true(wins_when_stopped(1e-3, 0.02, 36, true) <= 4);
+    assert_int_equal(wins_when_stopped(0.995e-3, 0, 36, true), 0); /* a tie */
+}
+
 static void test_rounds_are_shuffled(void **state)
 {
     (void)state;
@@ -343,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_lost_ends_the_race),
         cmocka_unit_test(test_admission),
         cmocka_unit_test(test_out_of_time),
+        cmocka_unit_test(test_out_of_time_in_the_finals),
         cmocka_unit_test(test_rounds_are_shuffled),
     };
     return GK_TEST_MAIN(tests);

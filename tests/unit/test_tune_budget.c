@@ -66,6 +66,35 @@ static void test_straggler(void **state)
     assert_int_equal(atomic_load(&straggler->compiled), 1);
 }
 
+/* The model's favourite takes longest: without it the answer might be worse than no tuning. */
+static void test_slow_favourite(void **state)
+{
+    fixture *f = *state;
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    options.budget_s = 0.4;
+    fake_device_rule(f->fake, "x16")->compile_ms = 340;
+    open_jit(f, 3);
+    assert_gk_ok(tune_with(f, &options));
+    assert_trial(f, "[plain BLOCK=16 SPAN=1 ok]");
+    assert_true(f->report.guess_seconds > 0);
+}
+
+/* It does not compile: nothing waits for it any longer. */
+static void test_slow_useless_favourite(void **state)
+{
+    fixture *f = *state;
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    options.budget_s = 2;
+    fake_rule *favourite = fake_device_rule(f->fake, "x16");
+    favourite->compile_ms = 300;
+    favourite->spill_bytes = 8;
+    open_jit(f, 3);
+    const double began = now();
+    assert_gk_ok(tune_with(f, &options));
+    assert_true(now() - began < 1.6);
+    assert_trial(f, "[plain BLOCK=16 SPAN=1 spills]");
+}
+
 /* The first kernel takes all the time there is, and fails. */
 static gk_status late_times(void *user, const fake_module *module,
                             const gki_kernel_launch *launches, uint32_t count, uint32_t repeats,
@@ -168,6 +197,8 @@ int main(void)
         TEST(test_budget),
         TEST(test_budget_of_compiles),
         TEST(test_straggler),
+        TEST(test_slow_favourite),
+        TEST(test_slow_useless_favourite),
         TEST(test_budget_without_usable),
         TEST(test_budget_without_timing),
         TEST(test_budget_of_timing),
