@@ -77,6 +77,8 @@ typedef struct gki_rows_estimate {
     double extra;    /* bytes read again */
     double exchange; /* seconds in a turn that blocks wait for each other */
     bool persistent; /* a block's next row is asked for behind its stores */
+    bool in_shared;  /* rows are held there */
+    double slower;   /* what H100 timings show beyond the model, of all of it */
 } gki_rows_estimate;
 
 /* Blocks for which there is room for certain if a thread holds so many vectors of so many rows in

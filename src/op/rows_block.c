@@ -74,8 +74,9 @@ void gki_rows_block_launch(const gk_problem *problem, const gk_device_info *devi
     }
 }
 
-static const double SHARED = 9e-7;   /* seconds that a row takes longer through shared memory */
-static const double BARRIER = 2e-10; /* seconds for each thread */
+static const double SHARED = 9e-7;     /* seconds that a row takes longer through shared memory */
+static const double BARRIER = 2e-10;   /* seconds for each thread */
+static const double MANY_HELD = 0.005; /* more than four vectors a thread, in a norm */
 
 double gki_rows_block_model(const gk_problem *problem, const gk_device_info *device,
                             const gk_config *config)
@@ -97,5 +98,7 @@ double gki_rows_block_model(const gk_problem *problem, const gk_device_info *dev
     e.vec = (double)s.vec;
     /* A barrier costs more with more warps. */
     e.exchange = 2e-7 + BARRIER * v[THREADS] + (v[VECTORS] == 0 ? SHARED : 0);
+    e.in_shared = v[VECTORS] == 0;
+    e.slower = problem->dtype[ROWS_WEIGHT] != 0 && v[VECTORS] > 4 ? MANY_HELD : 0;
     return gki_rows_seconds(problem, device, &e);
 }

@@ -88,6 +88,8 @@ void gki_rows_cluster_launch(const gk_problem *problem, const gk_device_info *de
 static const double MEET = 1.45e-6;  /* seconds of a cluster that exchanges its sums, and */
 static const double MEMBER = 2.9e-7; /* for each of its blocks */
 
+static const double CLUSTERED = 0.01; /* as against a block a row */
+
 double gki_rows_cluster_model(const gk_problem *problem, const gk_device_info *device,
                               const gk_config *config)
 {
@@ -107,5 +109,7 @@ double gki_rows_cluster_model(const gk_problem *problem, const gk_device_info *d
     e.elements = (double)(held(&s, v) * v[THREADS] * s.vec);
     e.vec = (double)s.vec;
     e.exchange = MEET + MEMBER * v[CLUSTER];
+    e.in_shared = v[VECTORS] == 0;
+    e.slower = CLUSTERED;
     return gki_rows_seconds(problem, device, &e);
 }

@@ -69,6 +69,9 @@ void gki_rows_warp_launch(const gk_problem *problem, const gk_device_info *devic
     out->overlap = 1;
 }
 
+static const double NORM_BY_WARP = 0.015; /* as against a block a row */
+static const double SEVERAL_ROWS = 0.006; /* of one warp */
+
 double gki_rows_warp_model(const gk_problem *problem, const gk_device_info *device,
                            const gk_config *config)
 {
@@ -88,5 +91,7 @@ double gki_rows_warp_model(const gk_problem *problem, const gk_device_info *devi
                                                        v[VECTORS], 0));
     e.elements = (double)(at_once * v[LANES] * v[VECTORS] * s.vec);
     e.vec = (double)s.vec;
+    e.slower =
+        (problem->dtype[ROWS_WEIGHT] != 0 ? NORM_BY_WARP : 0) + (v[LANES] < 32 ? SEVERAL_ROWS : 0);
     return gki_rows_seconds(problem, device, &e);
 }

@@ -21,10 +21,10 @@ typedef struct fact {
 } fact;
 
 static const fact facts[] = {
-    {"add", "f32", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=2 THREADS=512 UNROLL=1 VECTOR=8"},
-    {"add", "f32", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=2 THREADS=512 UNROLL=1 VECTOR=16"},
-    {"add", "bf16", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=2 THREADS=512 UNROLL=1 VECTOR=8"},
-    {"silu", "bf16", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=2 THREADS=128 UNROLL=4 VECTOR=16"},
+    {"add", "f32", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=0 THREADS=512 UNROLL=1 VECTOR=8"},
+    {"add", "f32", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=0 THREADS=512 UNROLL=1 VECTOR=16"},
+    {"add", "bf16", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=0 THREADS=512 UNROLL=1 VECTOR=8"},
+    {"silu", "bf16", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=0 THREADS=128 UNROLL=4 VECTOR=16"},
     {"softmax", "f32", {8192, 8192}, "block", "PERSIST=0 THREADS=128 VECTOR=16 VECTORS=0"},
     {"softmax", "bf16", {8192, 8192}, "block", "PERSIST=0 THREADS=64 VECTOR=16 VECTORS=0"},
     {"softmax", "f32", {4096, 4096}, "block", "PERSIST=0 THREADS=128 VECTOR=16 VECTORS=0"},
