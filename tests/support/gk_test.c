@@ -128,21 +128,26 @@ int gk_test_main(const struct CMUnitTest *tests, size_t count)
         fatal("cannot allocate", "the test list");
     }
     struct CMUnitTest *copies = wrapped + count;
+    const char *filter = getenv("GK_TEST_FILTER");
+    size_t n = 0;
     for (size_t i = 0; i < count; i++) {
-        wrapped[i].name = tests[i].name;
-        wrapped[i].test_func = tests[i].test_func;
-        wrapped[i].setup_func = enter;
-        wrapped[i].teardown_func = leave;
-        copies[i] = tests[i];
-        wrapped[i].initial_state = &copies[i];
+        if (filter == NULL || strstr(tests[i].name, filter) != NULL) {
+            wrapped[n].name = tests[i].name;
+            wrapped[n].test_func = tests[i].test_func;
+            wrapped[n].setup_func = enter;
+            wrapped[n].teardown_func = leave;
+            copies[n] = tests[i];
+            wrapped[n].initial_state = &copies[n];
+            n++;
+        }
     }
     n_skipped = 0;
-    int failures = _cmocka_run_group_tests("gk", wrapped, count, NULL, NULL);
+    int failures = _cmocka_run_group_tests("gk", wrapped, n, NULL, NULL);
     free(wrapped);
-    if (failures != 0 || count == 0) {
+    if (failures != 0 || n == 0) {
         return 1;
     }
-    return n_skipped == count ? 77 : 0;
+    return n_skipped == n ? 77 : 0;
 }
 
 void gk_test_skip(const char *reason)

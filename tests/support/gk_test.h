@@ -18,7 +18,8 @@
 
 /*
  * Runs the tests. 0 if none failed, 1 if any did, 77 if every one was skipped by gk_test_skip().
- * The tests' own setup, teardown and initial state are kept.
+ * The tests' own setup, teardown and initial state are kept. With GK_TEST_FILTER only those whose
+ * names contain it; 1 if there is none.
  */
 int gk_test_main(const struct CMUnitTest *tests, size_t count);
 
