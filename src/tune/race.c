@@ -19,6 +19,7 @@ static const double SETTLED =
     0.005; /* half-width of the interval, relative, that ends the finals */
 static const double UNSETTLED_MARGIN = 0.05; /* to beat the guess by without finals, at most */
 static const double SCATTER_MARGIN = 4;      /* the same, times both spreads, if these are known */
+static const double FINALS_SHARE = 0.6;      /* of the race's time, at most */
 static const double SHORTEST_BATCH = 200e-6;
 static const double LENGTHY = 2e-3;
 static const double CHEAP = 5e-3; /* a timing that may be repeated for a racer far behind */
@@ -94,6 +95,23 @@ static bool ends_race(gk_status status)
     return status == GK_ERR_LOST || status == GK_ERR_CANCELLED || status == GK_ERR_NOMEM;
 }
 
+/* What the finals take when they end as soon as they tell anything. */
+static double finals_seconds(double best)
+{
+    const double batch = best < SHORTEST_BATCH ? SHORTEST_BATCH : best;
+    const uint32_t runs = best < LENGTHY ? 2 : 1; /* one of them to warm up */
+    return (FINALISTS + 2) * FEWEST_ROUNDS * runs * batch;
+}
+
+/* Is what is left needed for the finals? Without them, racers are compared that ran at different
+ * times, at different clocks. */
+static bool finals_are_due(const gki_race *race, double reserve)
+{
+    const double best = best_seconds(race);
+    return race->left != NULL && best > 0 &&
+           race->left(race->user) < fmin(finals_seconds(best), reserve);
+}
+
 /* One timing; a failure that is the racer's own becomes its status. */
 static gk_status time_racer(gki_race *race, uint32_t i, bool warm, double *seconds)
 {
@@ -102,6 +120,7 @@ static gk_status time_racer(gki_race *race, uint32_t i, bool warm, double *secon
     if (!(estimate > 0) || !isfinite(estimate)) {
         estimate = SHORTEST_BATCH;
     }
+    warm = warm && estimate < LENGTHY; /* a long one warms up while it is timed */
     gk_status status = race->time(race->user, i, gki_race_runs(estimate, MAX_RUNS), warm, seconds);
     if (status == GK_OK && !(*seconds > 0 && isfinite(*seconds))) {
         /* A clock too coarse for the kernel; not a kernel that takes no time. */
@@ -165,10 +184,12 @@ static gk_status doubt(gki_race *race, uint32_t i)
     return status;
 }
 
-static gk_status run_stage(gki_race *race, uint32_t samples, double limit, bool *out_of_time)
+static gk_status run_stage(gki_race *race, uint32_t samples, double limit, double reserve,
+                           bool *out_of_time)
 {
     for (uint32_t i = 0; i < race->count && !*out_of_time; i++) {
-        if (racing(&race->racers[i])) {
+        const gki_racer *r = &race->racers[i];
+        if (racing(r) && (favoured(r) || !finals_are_due(race, reserve))) {
             gk_status status = sample(race, i, samples, limit);
             if (status != GK_OK) {
                 return status;
@@ -182,7 +203,8 @@ static gk_status run_stage(gki_race *race, uint32_t samples, double limit, bool 
         if (!racing(r) || favoured(r) || r->seconds <= limit * best) {
             continue;
         }
-        gk_status status = *out_of_time ? GK_OK : doubt(race, i);
+        const bool hurry = *out_of_time || finals_are_due(race, reserve);
+        gk_status status = hurry ? GK_OK : doubt(race, i);
         if (status != GK_OK) {
             return status;
         }
@@ -455,13 +477,14 @@ static gk_status run_stages(gki_race *race, bool *out_of_time)
         uint32_t of_long; /* samples where they take long, and therefore scatter little */
         double limit;
     } stages[] = {{1, 1, 2.0}, {3, 2, 1.5}, {10, 4, 1.15}};
+    const double reserve = race->left != NULL ? FINALS_SHARE * race->left(race->user) : 0;
     bool refused;
     do {
         gk_status status = GK_OK;
         for (size_t i = 0; i < 3 && status == GK_OK && !*out_of_time; i++) {
             bool lengthy = best_seconds(race) > LENGTHY;
             status = run_stage(race, lengthy ? stages[i].of_long : stages[i].samples,
-                               stages[i].limit, out_of_time);
+                               stages[i].limit, reserve, out_of_time);
         }
         if (status != GK_OK) {
             return status;

@@ -47,6 +47,8 @@ typedef struct gki_race {
     gk_status (*admit)(void *user, uint32_t racer, const char **status);
     /* Asked between timings: true = out of time, settle with what is known. NULL = never. */
     bool (*stop)(void *user, const char *stage, uint32_t done, uint32_t total, double best);
+    /* Seconds until stop() will say so. Of those, some are kept for the finals. NULL = no limit. */
+    double (*left)(void *user);
 
     /* results */
     int32_t winner; /* -1: none could be timed */

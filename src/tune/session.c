@@ -241,6 +241,12 @@ static bool race_stop(void *user, const char *stage, uint32_t done, uint32_t tot
     return !gki_session_progress(s, stage, done, total, best) || spent;
 }
 
+static double race_left(void *user)
+{
+    const gki_session *s = user;
+    return s->end_s > 0 ? RACE_SHARE * s->end_s - gki_session_elapsed(s) : INFINITY;
+}
+
 /* Runs the most promising until its times agree: the first candidates must not pay for a device
  * that idled while the compiler ran. */
 static gk_status warm_up(gki_session *s)
@@ -341,6 +347,7 @@ static gk_status race(gki_session *s, int32_t *winner)
     run.time = race_time;
     run.admit = race_admit;
     run.stop = race_stop;
+    run.left = race_left;
     status = gki_race_run(&run);
     if (status != GK_OK) {
         return status;
