@@ -253,26 +253,29 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
 
 /* The model. Its weights are fitted to 2300 measurements of long products on an H100 and 750 of
  * short and odd ones on an H200; seconds unless they say otherwise. */
-static const double KERNEL_START = 3.2e-7;    /* overlapping the kernel before */
-static const double GROUP_LATENCY = 3.6e-7;   /* from the first read to the last use */
+static const double KERNEL_START = 4.28e-7;   /* overlapping the kernel before */
+static const double GROUP_LATENCY = 3.24e-7;  /* from the first read to the last use */
 static const double BANDWIDTH = 0.893;        /* of what the memory's pins could do */
 static const double LINE = 1.93;              /* clocks of a line that a warp's load of W touches */
 static const double X_LOAD = 0.86;            /* clocks of a value of X that a lane loads */
 static const double PRODUCT = 0.04;           /* clocks */
 static const double BLOCK_START = 2.35e-7;    /* and end */
-static const double THREAD_OUTPUT = 1.35e-6;  /* a sum that a thread takes over from the warps */
-static const double SPLIT_SUM = 2.8e-6;       /* adding up in device memory */
+static const double THREAD_OUTPUT = 3.24e-7;  /* a sum that a thread takes over from the warps */
+static const double SPLIT_SUM = 2.66e-6;      /* adding up in device memory */
 static const double SHORT_PIECE = 0.0035;     /* what pieces below 128 bytes cost, a half each */
-static const double LAST_BLOCK = 0.015;       /* the share of a block's reads that nothing hides */
+static const double LAST_BLOCK = 0.0209;      /* the share of a block's reads that nothing hides */
 static const double DEEP = 0.0053;            /* what 64 bytes more under way in a thread cost */
-static const double X_COLUMN = 1.64e-7;       /* each further column of X that a lane has */
-static const double X_COLUMN_GROUP = 4.7e-8;  /* and in each of its groups, */
+static const double X_COLUMN = 4.78e-8;       /* each further column of X that a lane has */
+static const double X_COLUMN_GROUP = 5.08e-8; /* and in each of its groups, */
 static const double X_COLUMN_GROUPS = 16;     /* at most so many */
 static const double X_FRAGMENTS = 2.6e-8;     /* the columns of X of mma.sync, few or all, */
 static const double X_FRAGMENTS_GROUP = 7e-9; /* and in each group */
 
-static const double PREFETCH_GAIN = 0.95; /* of everything, where it is a part of a block's K */
-static const double PREFETCH_LOSS = 1.05; /* where it is all */
+static const double WARP_START = 2.46e-9; /* each warp of a block */
+static const double FOUR_LANES = 7.23e-8; /* sums that eight groups of lanes pass on, along rows */
+
+static const double PREFETCH_GAIN = 0.97; /* of everything, where it is a part of a block's K */
+static const double PREFETCH_LOSS = 1.03; /* where it is all */
 
 /* Groups of vectors, under way together, that a lane walks over. */
 static double groups_of(const roles *r, const shape *s, const int32_t *v)
@@ -338,7 +341,8 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     if (v[PREFETCH]) {
         deep *= groups > 1 ? PREFETCH_GAIN : PREFETCH_LOSS;
     }
-    return (KERNEL_START + x + last + both + (v[SPLIT_K] > 1 ? SPLIT_SUM : 0)) * deep;
+    const double block = WARP_START * v[WARPS] + (v[LANES] == 4 && !r.w_along_k ? FOUR_LANES : 0);
+    return (KERNEL_START + block + x + last + both + (v[SPLIT_K] > 1 ? SPLIT_SUM : 0)) * deep;
 }
 
 const gk_variant gki_matmul_gemv = {

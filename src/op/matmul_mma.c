@@ -324,15 +324,15 @@ static const double CUT_SECTORS_L1 = 2.8;    /* or there, through L1 */
 static const double FEW_WARPS = 0.0359;      /* what one warp a scheduler leaves uncovered */
 static const double SPLIT_PAIR = 22;         /* of a warp, for two f32 numbers a lane */
 static const double BARRIER = 52.6;          /* of a tile of K, shared by the resident blocks */
-static const double COPY_LATENCY = 1260;     /* from the start of a tile's copies to their end */
-static const double ODD_PIECE = 7.35;        /* a warp's 32 pairs through registers */
-static const double BLOCK_START = 2410;      /* indices and first tiles */
+static const double COPY_LATENCY = 1680;     /* from the start of a tile's copies to their end */
+static const double ODD_PIECE = 12.5;        /* a warp's 32 pairs through registers */
+static const double BLOCK_START = 2840;      /* indices and first tiles */
 static const double STORE_ELEMENT = 0.00456; /* of C, by one warp */
-static const double STORE_BYTES = 13.2;      /* of C, bytes a clock */
-static const double SPLIT_START = 4760;
-static const double SPLIT_READ = 0.898; /* partial sums read back, by what a thread's loads allow */
+static const double STORE_BYTES = 6.73;      /* of C, bytes a clock */
+static const double SPLIT_START = 2560;
+static const double SPLIT_READ = 2.14; /* partial sums read back, by what a thread's loads allow */
 static const double MEMORY_LATENCY = 3.01e-07; /* seconds, under load */
-static const double KERNEL_START = 0.6e-06;    /* seconds, overlapping the kernel before */
+static const double KERNEL_START = 5.15e-7;    /* seconds, overlapping the kernel before */
 
 /* How much longer the copies of an operand take than those of whole cache lines. */
 static double cut_rows(const gk_problem *problem, const gk_config *config, int operand)

@@ -225,6 +225,18 @@ static double copies(const gk_problem *problem, int64_t bytes, bool rows_adjoin,
     return rows * depth / (by_vector ? gki_at_least((double)bytes / size, 1) : 1);
 }
 
+static const double KERNEL_START = 8.01e-7; /* seconds, overlapping the kernel before */
+/* Clocks: */
+static const double EDGE_ELEMENT = 145; /* tiles at C's edges store one by one */
+static const double COPY = 2;           /* of a warp's copies of a tile of K */
+static const double HELD_COPY = 14.6;   /* the same through registers */
+static const double BARRIER = 60;       /* of a tile of K, shared by the resident blocks */
+static const double HELD_TILE = 456;    /* the same where it passes through registers */
+static const double READ_LATENCY = 858; /* from a tile's reads to its use */
+static const double SPLIT_START = 2020; /* partial sums and tickets */
+static const double SPLIT_READ = 491;   /* partial sums of a split read back, several at a time */
+static const double SPLIT_BYTES = 75.5; /* of partial sums, a clock */
+
 /* Clocks of one multiprocessor for one block, if other blocks share it evenly. */
 static double block_clocks(const gk_problem *problem, const gk_device_info *device,
                            const gk_config *config, double resident)
@@ -248,21 +260,22 @@ static double block_clocks(const gk_problem *problem, const gk_device_info *devi
                 problem->layout[MATMUL_B] == GK_LAYOUT_COL, v[BLOCK_N], v[BLOCK_K])) /
         32;
     const int32_t steps = v[BLOCK_K] / v[SLICE_K];
+    /* Types below 4 bytes pass through registers: nothing but other blocks hides their reads. */
+    const bool held = gk_dtype_size((gk_dtype)problem->dtype[MATMUL_A]) < 4;
+    const double busy = steps * warps * step * latency + copy * (held ? HELD_COPY : COPY);
+    const double tile_start = (held ? HELD_TILE : BARRIER) / gki_at_least(resident, 1);
     const double per_tile =
-        steps * warps * step * latency + copy * 2 + 60 / gki_at_least(resident, 1);
+        gki_at_least(busy + tile_start, held ? READ_LATENCY / gki_at_least(resident, 1) : 0);
     const int64_t k_tiles = gki_ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]);
     const double area = (double)v[BLOCK_M] * v[BLOCK_N];
     const double bytes = area * words * 4;
     double epilogue = area / 32 + (v[SLICE_K] > 1 ? bytes * v[SLICE_K] / 64 : 0);
     if (v[SPLIT_K] > 1) {
         /* Each block writes its sums; the last of a tile reads all of them. */
-        epilogue += 1000 / gki_at_least(resident, 1) + bytes / 32 + bytes / 32;
+        epilogue += SPLIT_START / gki_at_least(resident, 1) + bytes / 32 + bytes / 32;
     }
     return (double)gki_ceil_div(k_tiles, v[SPLIT_K]) * per_tile + epilogue;
 }
-
-static const double KERNEL_START = 1.6e-6; /* seconds, overlapping the kernel before */
-static const double EDGE_ELEMENT = 180;    /* clocks; tiles at C's edges store one by one */
 
 static double model(const gk_problem *problem, const gk_device_info *device,
                     const gk_config *config)
@@ -293,8 +306,8 @@ static double model(const gk_problem *problem, const gk_device_info *device,
         /* The last block of a tile reads everybody's sums, some splits at a time. */
         const double tile = (double)v[BLOCK_M] * v[BLOCK_N];
         const double own = gki_at_least(tile / shape.threads / 4, 1);
-        clocks += v[SPLIT_K] * (700 / gki_at_least(16 / own, 1) +
-                                tile * (double)gki_matmul_acc_bytes(problem) / 64);
+        clocks += v[SPLIT_K] * (SPLIT_READ / gki_at_least(16 / own, 1) +
+                                tile * (double)gki_matmul_acc_bytes(problem) / SPLIT_BYTES);
     }
     if (problem->dims[MATMUL_M] % v[BLOCK_M] != 0 || problem->dims[MATMUL_N] % v[BLOCK_N] != 0) {
         clocks += EDGE_ELEMENT * v[THREAD_M] * v[THREAD_N];
