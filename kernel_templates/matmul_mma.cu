@@ -562,20 +562,6 @@ struct fragments {
     }
 };
 
-GK_DEVICE void clear(float (&sum)[MMA_M][MMA_N][4])
-{
-    GK_UNROLL
-    for (int m = 0; m < MMA_M; ++m) {
-        GK_UNROLL
-        for (int n = 0; n < MMA_N; ++n) {
-            GK_UNROLL
-            for (int i = 0; i < 4; ++i) {
-                sum[m][n][i] = 0.0f;
-            }
-        }
-    }
-}
-
 // Takes a tile's sums over from the tensor core, in which a long sum would drift towards zero.
 GK_DEVICE void promote(float (&sum)[MMA_M][MMA_N][4], float (&part)[MMA_M][MMA_N][4])
 {
@@ -586,10 +572,10 @@ GK_DEVICE void promote(float (&sum)[MMA_M][MMA_N][4], float (&part)[MMA_M][MMA_N
             GK_UNROLL
             for (int i = 0; i < 4; ++i) {
                 sum[m][n][i] += part[m][n][i];
+                part[m][n][i] = 0.0f;
             }
         }
     }
-    clear(part);
 }
 
 // What C's epilogue is to see of a finished sum.
@@ -1016,7 +1002,16 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
     const int first_step = warp / SLICE_WARPS * (STEPS * PIECES);
 
     float sum[MMA_M][MMA_N][4];
-    clear(sum);
+    GK_UNROLL
+    for (int m = 0; m < MMA_M; ++m) {
+        GK_UNROLL
+        for (int n = 0; n < MMA_N; ++n) {
+            GK_UNROLL
+            for (int i = 0; i < 4; ++i) {
+                sum[m][n][i] = 0.0f;
+            }
+        }
+    }
 
     if (count > 0) {
         a_operand a;
@@ -1053,10 +1048,7 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
 
         cp_async_wait<STAGES - 2>();
         __syncthreads();
-        float part[MMA_M][MMA_N][4]; // of a tile of K
-        if constexpr (SPLITS) {
-            clear(part);
-        }
+        float part[MMA_M][MMA_N][4] = {}; // of a tile of K
         fragments held[2];
         held[0].read(a, b, shared, 0, 0);
         int reading = 0;
