@@ -5,31 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <unistd.h>
-
-#include "base/alloc.h"
-
-typedef struct work {
-    _Atomic uint32_t next;
-    uint32_t count;
-    void (*fn)(void *user, uint32_t index);
-    void *user;
-} work;
-
-static void *run(void *data)
-{
-    work *w = data;
-    /* Only grows past count by the number of threads, but must not wrap around. */
-    while (atomic_load(&w->next) < w->count) {
-        uint32_t index = atomic_fetch_add(&w->next, 1);
-        if (index >= w->count) {
-            break;
-        }
-        w->fn(w->user, index);
-    }
-    return NULL;
-}
 
 uint32_t gki_threads_start(pthread_t *ids, uint32_t wanted, void *(*fn)(void *user), void *user)
 {
@@ -45,21 +21,6 @@ uint32_t gki_threads_start(pthread_t *ids, uint32_t wanted, void *(*fn)(void *us
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
-}
-
-void gki_parallel(uint32_t threads, uint32_t count, void (*fn)(void *user, uint32_t index),
-                  void *user)
-{
-    work w = {.count = count, .fn = fn, .user = user};
-    uint32_t helpers = threads < count ? threads : count;
-    helpers = helpers > 0 ? helpers - 1 : 0;
-    pthread_t *ids = helpers > 0 ? gki_calloc(helpers, sizeof *ids) : NULL;
-    uint32_t started = ids != NULL ? gki_threads_start(ids, helpers, run, &w) : 0;
-    (void)run(&w);
-    for (uint32_t i = 0; i < started; i++) {
-        (void)pthread_join(ids[i], NULL);
-    }
-    gki_free(ids);
 }
 
 uint32_t gki_cpu_count(void)

@@ -10,11 +10,6 @@
  * with their ids. The application's signal handlers run in the application's threads. */
 uint32_t gki_threads_start(pthread_t *ids, uint32_t wanted, void *(*fn)(void *user), void *user);
 
-/* fn(user, i) for i in [0, count), each once, in `threads` threads (at least 1; the caller is one
- * of them). Falls back to fewer threads if some cannot be started. Returns when all are done. */
-void gki_parallel(uint32_t threads, uint32_t count, void (*fn)(void *user, uint32_t index),
-                  void *user);
-
 /* Processors this process may use, at least 1. */
 uint32_t gki_cpu_count(void);
 

@@ -19,11 +19,11 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "base/thread.h"
 #include "described_device.h"
 #include "driver/cuda/nvrtc.h"
 #include "jit/jit.h"
 #include "op/op.h"
+#include "support/parallel.h"
 
 enum { MAX_CLASSES = 512, MAX_TRIES = 4000 };
 
@@ -423,7 +423,7 @@ static bool sweep_variant(job *base, const classes *problems, const options *opt
     }
     bool ok = true;
     if (list.n_items > 0) {
-        gki_parallel((uint32_t)opt->threads, list.n_items, compile_job, &list);
+        run_parallel((uint32_t)opt->threads, list.n_items, compile_job, &list);
         ok = report(list.items, list.n_items, opt);
     }
     *total += list.n_items;

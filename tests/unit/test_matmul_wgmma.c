@@ -313,6 +313,11 @@ static void reasons(void **state)
     refuses(&c, "few rows");
     c = config(256, 256, 64);
     refuses(&c, "256 sums a thread");
+    /* Beside what the exchange of K's shares needs, they would not fit the registers. */
+    c = config(128, 192, 64);
+    c.values[WGMMA_CONSUMERS] = 1;
+    c.values[WGMMA_CLUSTER_K] = 2;
+    refuses(&c, "192 sums a thread, there is room for 128");
     c = config(128, 256, 128);
     refuses(&c, "stages");
     c = config(128, 256, 256);

@@ -2,9 +2,9 @@
 
 #include <stdatomic.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "support/parallel.h"
 
 enum { COUNT = 1000 };
 
@@ -27,7 +27,7 @@ static void check_runs(uint32_t threads, uint32_t count)
         atomic_store(&c.runs[i], 0);
     }
     atomic_store(&c.total, 0);
-    gki_parallel(threads, count, count_one, &c);
+    run_parallel(threads, count, count_one, &c);
     assert_int_equal(atomic_load(&c.total), count);
     for (uint32_t i = 0; i < COUNT; i++) {
         assert_int_equal(atomic_load(&c.runs[i]), i < count ? 1 : 0);
@@ -43,14 +43,6 @@ static void test_each_once(void **state)
     check_runs(8, 3);
     check_runs(4, 0);
     check_runs(2, 1);
-}
-
-static void test_out_of_memory(void **state)
-{
-    (void)state;
-    gki_alloc_fail_at(1);
-    check_runs(4, 100);
-    gki_alloc_fail_at(0);
 }
 
 typedef struct meeting {
@@ -76,7 +68,7 @@ static void test_in_parallel(void **state)
 {
     (void)state;
     meeting m = {0};
-    gki_parallel(2, 2, meet, &m);
+    run_parallel(2, 2, meet, &m);
     assert_int_equal(atomic_load(&m.together), 2);
 }
 
@@ -98,8 +90,9 @@ static void test_clock(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_once),   cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_in_parallel), cmocka_unit_test(test_cpu_count),
+        cmocka_unit_test(test_each_once),
+        cmocka_unit_test(test_in_parallel),
+        cmocka_unit_test(test_cpu_count),
         cmocka_unit_test(test_clock),
     };
     return GK_TEST_MAIN(tests);
