@@ -10,8 +10,9 @@
 enum {
     FINALISTS = 6, /* besides the guess and the incumbent */
     MIN_ROUNDS = 15,
-    FEWEST_ROUNDS = 6, /* that tell anything: their interval is from the least to the greatest */
-    FEWEST_SAMPLES = 4,
+    FEWEST_ROUNDS = 6,  /* that tell anything: their interval is from the least to the greatest */
+    FEWEST_SAMPLES = 3, /* for a scatter; */
+    MANY_SAMPLES = 8,   /* with fewer it may look small by chance */
     MAX_RUNS = 512,
 };
 static const double TIE = 0.01;
@@ -424,9 +425,11 @@ static bool beats(const gki_race *race, const gki_racer *winner, const gki_racer
 {
     if (!race->settled) {
         double margin = UNSETTLED_MARGIN;
-        if (winner->n_samples >= FEWEST_SAMPLES && favourite->n_samples >= FEWEST_SAMPLES) {
+        const uint32_t samples =
+            winner->n_samples < favourite->n_samples ? winner->n_samples : favourite->n_samples;
+        if (samples >= FEWEST_SAMPLES) {
             const double scatter = SCATTER_MARGIN * (winner->spread + favourite->spread);
-            margin = fmin(fmax(scatter, TIE), margin);
+            margin = fmin(fmax(scatter, samples < MANY_SAMPLES ? 2 * TIE : TIE), margin);
         }
         return winner->seconds < favourite->seconds * (1 - margin);
     }

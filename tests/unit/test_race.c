@@ -354,6 +354,10 @@ static void test_out_of_time_in_the_finals(void **state)
     (void)state;
     assert_true(wins_when_stopped(0.97e-3, 0.001, 26, false) >= 38);
     assert_true(wins_when_stopped(0.97e-3, 0.02, 26, false) <= 4);
+    /* Three samples of each. */
+    assert_true(wins_when_stopped(0.97e-3, 0.001, 6, false) >= 38);
+    assert_true(wins_when_stopped(0.985e-3, 0.001, 6, false) <= 2);
+    assert_true(wins_when_stopped(1e-3, 0.02, 6, false) <= 6);
     assert_true(wins_when_stopped(0.97e-3, 0.002, 36, true) >= 38);
     assert_true(wins_when_stopped(1e-3, 0.02, 36, true) <= 4);
     assert_int_equal(wins_when_stopped(0.995e-3, 0, 36, true), 0); /* a tie */
