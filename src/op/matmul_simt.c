@@ -233,6 +233,7 @@ static const double HELD_COPY = 14.6;   /* the same through registers */
 static const double BARRIER = 60;       /* of a tile of K, shared by the resident blocks */
 static const double HELD_TILE = 456;    /* the same where it passes through registers */
 static const double READ_LATENCY = 858; /* from a tile's reads to its use */
+static const double STORE_BYTES = 8;    /* of C, a clock: many rows at once, a little of each */
 static const double SPLIT_START = 2020; /* partial sums and tickets */
 static const double SPLIT_READ = 491;   /* partial sums of a split read back, several at a time */
 static const double SPLIT_BYTES = 75.5; /* of partial sums, a clock */
@@ -269,7 +270,8 @@ static double block_clocks(const gk_problem *problem, const gk_device_info *devi
     const int64_t k_tiles = gki_ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]);
     const double area = (double)v[BLOCK_M] * v[BLOCK_N];
     const double bytes = area * words * 4;
-    double epilogue = area / 32 + (v[SLICE_K] > 1 ? bytes * v[SLICE_K] / 64 : 0);
+    const double c_bytes = area * (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
+    double epilogue = c_bytes / STORE_BYTES + (v[SLICE_K] > 1 ? bytes * v[SLICE_K] / 64 : 0);
     if (v[SPLIT_K] > 1) {
         /* Each block writes its sums; the last of a tile reads all of them. */
         epilogue += SPLIT_START / gki_at_least(resident, 1) + bytes / 32 + bytes / 32;

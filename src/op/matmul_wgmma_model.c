@@ -14,6 +14,7 @@ static const double CLUSTER_START = 150;     /* until all blocks of one are ther
 static const double CLUSTER_TILE = 2.2;      /* of K, walked in step */
 static const double TILE_START = 52;         /* of every tile that a block computes */
 static const double STORE_BYTES = 20.2;      /* of C, a clock */
+static const double SHIFTED_BYTES = 3.9;     /* by one warpgroup, of rows off 16-byte boundaries */
 static const double SPLIT_START = 1000;      /* partial sums and tickets */
 static const double SPLIT_BYTES = 21;        /* of partial sums, a clock */
 static const double MEETING = 460;           /* of the blocks that share K */
@@ -102,8 +103,14 @@ double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
                                          (int64_t)v[WGMMA_SPLIT_K] * v[WGMMA_CLUSTER_K]);
 
     double clocks = share * (double)k_tiles * k_tile_clocks(config, &s);
-    const double exposed = v[WGMMA_PINGPONG] ? 1 : share; /* turns hide all but the last */
-    clocks += exposed * (area / parts * c_size / STORE_BYTES + TILE_START);
+    const double rate = s.shifted ? SHIFTED_BYTES * v[WGMMA_CONSUMERS] : STORE_BYTES;
+    const double way_out = area / parts * c_size / rate + TILE_START;
+    if (v[WGMMA_PINGPONG]) {
+        /* Turns hide all but the last, where products take longer. */
+        clocks = gki_at_least(clocks, s.shifted ? share * way_out : 0) + way_out;
+    } else {
+        clocks += share * way_out;
+    }
     /* Before the first load, or after the last. */
     double ends = KERNEL_START + (s.team > 1 ? CLUSTER_START : 0);
     ends += 2 * units > seats ? NO_ROOM : 0;
