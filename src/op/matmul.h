@@ -29,6 +29,8 @@ extern const gk_variant gki_matmul_gemv;
 /* A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE, A_LAYOUT, .., C_ALIGN, ACTIVATION, HAS_BIAS, HAS_RESIDUAL,
  * HAS_BETA and the tag: the same for every variant. */
 void gki_matmul_constants(const gk_problem *problem, gk_constants *out);
+/* One more, for a variant of its own. */
+void gki_matmul_constant(gk_constants *out, const char *name, gk_constant_kind kind, int64_t value);
 
 /* Bytes of an accumulator: 8 for f64, else 4. */
 int64_t gki_matmul_acc_bytes(const gk_problem *problem);

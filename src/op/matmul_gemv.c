@@ -89,21 +89,13 @@ static int64_t power_of_two_in(int64_t x, int64_t limit)
     return bits & -bits;
 }
 
-static void add(gk_constants *out, const char *name, gk_constant_kind kind, int64_t value)
-{
-    if (out->n_items < GK_MAX_CONSTANTS) {
-        const gk_constant item = {name, kind, value};
-        out->items[out->n_items++] = item;
-    }
-}
-
 static void constants(const gk_problem *problem, gk_constants *out)
 {
     const roles r = roles_of(problem);
     gki_matmul_constants(problem, out);
-    add(out, "THIN_N", GK_CONSTANT_BOOL, r.thin_n);
-    add(out, "W_VECTOR", GK_CONSTANT_INT, r.vector);
-    add(out, "K_DIVISOR", GK_CONSTANT_INT, power_of_two_in(r.k, 16));
+    gki_matmul_constant(out, "THIN_N", GK_CONSTANT_BOOL, r.thin_n);
+    gki_matmul_constant(out, "W_VECTOR", GK_CONSTANT_INT, r.vector);
+    gki_matmul_constant(out, "K_DIVISOR", GK_CONSTANT_INT, power_of_two_in(r.k, 16));
 }
 
 /* What a configuration makes of a problem. */

@@ -80,10 +80,7 @@ static bool splits(const gk_problem *problem)
 static void constants(const gk_problem *problem, gk_constants *out)
 {
     gki_matmul_constants(problem, out);
-    if (out->n_items < GK_MAX_CONSTANTS) {
-        const gk_constant item = {"SPLITS", GK_CONSTANT_BOOL, splits(problem)};
-        out->items[out->n_items++] = item;
-    }
+    gki_matmul_constant(out, "SPLITS", GK_CONSTANT_BOOL, splits(problem));
 }
 
 static shape shape_of(const gk_problem *problem, const gk_config *config)

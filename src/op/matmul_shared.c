@@ -7,7 +7,7 @@
 
 static const char *const activation_tags[] = {"", "relu_", "gelu_tanh_", "gelu_erf_", "silu_"};
 
-static void add(gk_constants *out, const char *name, gk_constant_kind kind, int64_t value)
+void gki_matmul_constant(gk_constants *out, const char *name, gk_constant_kind kind, int64_t value)
 {
     if (out->n_items < GK_MAX_CONSTANTS) {
         const gk_constant item = {name, kind, value};
@@ -34,20 +34,22 @@ void gki_matmul_constants(const gk_problem *problem, gk_constants *out)
 {
     const int64_t bias = problem->dtype[MATMUL_BIAS];
     const bool tf32 = problem->attrs[MATMUL_MATH] == GK_MATH_TF32;
-    add(out, "A_TYPE", GK_CONSTANT_TYPE, problem->dtype[MATMUL_A]);
-    add(out, "B_TYPE", GK_CONSTANT_TYPE, problem->dtype[MATMUL_B]);
-    add(out, "C_TYPE", GK_CONSTANT_TYPE, problem->dtype[MATMUL_C]);
-    add(out, "BIAS_TYPE", GK_CONSTANT_TYPE, bias != 0 ? bias : problem->dtype[MATMUL_C]);
-    add(out, "A_LAYOUT", GK_CONSTANT_INT, problem->layout[MATMUL_A]);
-    add(out, "B_LAYOUT", GK_CONSTANT_INT, problem->layout[MATMUL_B]);
-    add(out, "C_LAYOUT", GK_CONSTANT_INT, problem->layout[MATMUL_C]);
-    add(out, "A_ALIGN", GK_CONSTANT_INT, problem->align[MATMUL_A]);
-    add(out, "B_ALIGN", GK_CONSTANT_INT, problem->align[MATMUL_B]);
-    add(out, "C_ALIGN", GK_CONSTANT_INT, problem->align[MATMUL_C]);
-    add(out, "ACTIVATION", GK_CONSTANT_INT, problem->attrs[MATMUL_ACTIVATION]);
-    add(out, "HAS_BIAS", GK_CONSTANT_BOOL, bias != 0);
-    add(out, "HAS_RESIDUAL", GK_CONSTANT_BOOL, problem->dtype[MATMUL_RESIDUAL] != 0);
-    add(out, "HAS_BETA", GK_CONSTANT_BOOL, problem->attrs[MATMUL_BETA] != 0);
+    gki_matmul_constant(out, "A_TYPE", GK_CONSTANT_TYPE, problem->dtype[MATMUL_A]);
+    gki_matmul_constant(out, "B_TYPE", GK_CONSTANT_TYPE, problem->dtype[MATMUL_B]);
+    gki_matmul_constant(out, "C_TYPE", GK_CONSTANT_TYPE, problem->dtype[MATMUL_C]);
+    gki_matmul_constant(out, "BIAS_TYPE", GK_CONSTANT_TYPE,
+                        bias != 0 ? bias : problem->dtype[MATMUL_C]);
+    gki_matmul_constant(out, "A_LAYOUT", GK_CONSTANT_INT, problem->layout[MATMUL_A]);
+    gki_matmul_constant(out, "B_LAYOUT", GK_CONSTANT_INT, problem->layout[MATMUL_B]);
+    gki_matmul_constant(out, "C_LAYOUT", GK_CONSTANT_INT, problem->layout[MATMUL_C]);
+    gki_matmul_constant(out, "A_ALIGN", GK_CONSTANT_INT, problem->align[MATMUL_A]);
+    gki_matmul_constant(out, "B_ALIGN", GK_CONSTANT_INT, problem->align[MATMUL_B]);
+    gki_matmul_constant(out, "C_ALIGN", GK_CONSTANT_INT, problem->align[MATMUL_C]);
+    gki_matmul_constant(out, "ACTIVATION", GK_CONSTANT_INT, problem->attrs[MATMUL_ACTIVATION]);
+    gki_matmul_constant(out, "HAS_BIAS", GK_CONSTANT_BOOL, bias != 0);
+    gki_matmul_constant(out, "HAS_RESIDUAL", GK_CONSTANT_BOOL,
+                        problem->dtype[MATMUL_RESIDUAL] != 0);
+    gki_matmul_constant(out, "HAS_BETA", GK_CONSTANT_BOOL, problem->attrs[MATMUL_BETA] != 0);
     out->tag[0] = '\0';
     append(out->tag, sizeof(out->tag), activation_tags[problem->attrs[MATMUL_ACTIVATION]]);
     append(out->tag, sizeof(out->tag),

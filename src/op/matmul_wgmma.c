@@ -83,12 +83,8 @@ static bool stores_shifted(const gk_problem *problem)
 static void constants(const gk_problem *problem, gk_constants *out)
 {
     gki_matmul_constants(problem, out);
-    if (out->n_items + 2 <= GK_MAX_CONSTANTS) {
-        const gk_constant by_tma = {"C_BY_TMA", GK_CONSTANT_BOOL, c_suits_tma(problem)};
-        const gk_constant promoted = {"PROMOTES", GK_CONSTANT_BOOL, gki_matmul_promotes(problem)};
-        out->items[out->n_items++] = promoted;
-        out->items[out->n_items++] = by_tma;
-    }
+    gki_matmul_constant(out, "PROMOTES", GK_CONSTANT_BOOL, gki_matmul_promotes(problem));
+    gki_matmul_constant(out, "C_BY_TMA", GK_CONSTANT_BOOL, c_suits_tma(problem));
 }
 
 static bool has_wgmma(const gk_problem *problem)

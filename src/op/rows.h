@@ -81,6 +81,9 @@ typedef struct gki_rows_estimate {
     double slower;   /* what H100 timings show beyond the model, of all of it */
 } gki_rows_estimate;
 
+/* A norm's kernel multiplies by a weight, softmax computes exponentials. */
+bool gki_rows_is_norm(const gk_problem *problem);
+
 /* Blocks for which there is room for certain if a thread holds so many vectors of so many rows in
  * registers; the templates are compiled for as many (gk/rows.cuh). */
 int64_t gki_rows_resident(const gk_device_info *device, const gki_rows_shape *s, int64_t threads,

@@ -99,6 +99,6 @@ double gki_rows_block_model(const gk_problem *problem, const gk_device_info *dev
     /* A barrier costs more with more warps. */
     e.exchange = 2e-7 + BARRIER * v[THREADS] + (v[VECTORS] == 0 ? SHARED : 0);
     e.in_shared = v[VECTORS] == 0;
-    e.slower = problem->dtype[ROWS_WEIGHT] != 0 && v[VECTORS] > 4 ? MANY_HELD : 0;
+    e.slower = gki_rows_is_norm(problem) && v[VECTORS] > 4 ? MANY_HELD : 0;
     return gki_rows_seconds(problem, device, &e);
 }

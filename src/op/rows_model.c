@@ -22,8 +22,7 @@ int64_t gki_rows_resident(const gk_device_info *device, const gki_rows_shape *s,
     return blocks > 0 ? blocks : 1;
 }
 
-/* A norm's kernel multiplies by a weight, softmax computes exponentials. */
-static bool is_norm(const gk_problem *problem)
+bool gki_rows_is_norm(const gk_problem *problem)
 {
     return problem->dtype[ROWS_WEIGHT] != 0;
 }
@@ -36,8 +35,9 @@ int64_t gki_rows_likely(const gk_problem *problem, const gk_device_info *device,
     const int64_t words = gki_rows_ceil(s->vec * s->size, 4);
     /* Read off the compiler's results: softmax keeps the exponentials, too. */
     const int64_t held =
-        vectors > 0 ? rows * vectors * (is_norm(problem) ? words + 2 : 3 * words + 2) : 7 * words;
-    const int64_t registers = ((is_norm(problem) ? 22 : 12) + held + 7) / 8 * 8;
+        vectors > 0 ? rows * vectors * (gki_rows_is_norm(problem) ? words + 2 : 3 * words + 2)
+                    : 7 * words;
+    const int64_t registers = ((gki_rows_is_norm(problem) ? 22 : 12) + held + 7) / 8 * 8;
     int64_t blocks = device->max_threads_per_sm / threads;
     blocks = gki_rows_smaller(blocks, device->regs_per_sm / (registers * threads));
     blocks = gki_rows_smaller(blocks, device->smem_per_sm / (smem + 1024));
@@ -74,8 +74,8 @@ double gki_rows_seconds(const gk_problem *problem, const gk_device_info *device,
     const double active = share < 1 ? share : 1;
     const double memory =
         (bytes + e->extra) / (pins * BANDWIDTH * active) * (e->persistent ? PERSISTENT : 1);
-    const double element = is_norm(problem) ? NORM_ELEMENT : SOFTMAX_ELEMENT;
-    const double rounds = log2(e->lanes) * (is_norm(problem) ? NORM_ROUND : SOFTMAX_ROUND);
+    const double element = gki_rows_is_norm(problem) ? NORM_ELEMENT : SOFTMAX_ELEMENT;
+    const double rounds = log2(e->lanes) * (gki_rows_is_norm(problem) ? NORM_ROUND : SOFTMAX_ROUND);
     const double instructions =
         e->elements * (element + VECTOR_START / e->vec) + e->threads * rounds;
     const double issue = at_least(share, 1) * e->turns * instructions / 128 / clock;

@@ -91,7 +91,6 @@ double gki_rows_warp_model(const gk_problem *problem, const gk_device_info *devi
                                                        v[VECTORS], 0));
     e.elements = (double)(at_once * v[LANES] * v[VECTORS] * s.vec);
     e.vec = (double)s.vec;
-    e.slower =
-        (problem->dtype[ROWS_WEIGHT] != 0 ? NORM_BY_WARP : 0) + (v[LANES] < 32 ? SEVERAL_ROWS : 0);
+    e.slower = (gki_rows_is_norm(problem) ? NORM_BY_WARP : 0) + (v[LANES] < 32 ? SEVERAL_ROWS : 0);
     return gki_rows_seconds(problem, device, &e);
 }

@@ -13,8 +13,7 @@ static int64_t round_up(int64_t value, int64_t unit)
 
 /* --- layout --- */
 
-/* Large operands begin at pages of the device's memory, as allocations of their own do: how they
- * lie to each other decides how well memory serves several at once. */
+/* Large operands begin at pages of the device's memory, as a caller's own allocations do. */
 enum { PAGE = 2 << 20, LEAST_PAGED = 2 * PAGE };
 
 /* Axes of more than one element, by ascending stride. */

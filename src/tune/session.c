@@ -233,18 +233,18 @@ static gk_status race_admit(void *user, uint32_t racer, const char **verdict)
     return status;
 }
 
-/* Out of time or cancelled. Something is timed in any case. */
-static bool race_stop(void *user, const char *stage, uint32_t done, uint32_t total, double best)
-{
-    gki_session *s = user;
-    const bool spent = best > 0 && s->end_s > 0 && gki_session_elapsed(s) > RACE_SHARE * s->end_s;
-    return !gki_session_progress(s, stage, done, total, best) || spent;
-}
-
 static double race_left(void *user)
 {
     const gki_session *s = user;
     return s->end_s > 0 ? RACE_SHARE * s->end_s - gki_session_elapsed(s) : INFINITY;
+}
+
+/* Out of time or cancelled. Something is timed in any case. */
+static bool race_stop(void *user, const char *stage, uint32_t done, uint32_t total, double best)
+{
+    gki_session *s = user;
+    const bool spent = best > 0 && race_left(s) < 0;
+    return !gki_session_progress(s, stage, done, total, best) || spent;
 }
 
 /* Runs the most promising until its times agree: the first candidates must not pay for a device
