@@ -502,12 +502,16 @@ GK_DEVICE void prefetch_w(const walk &at)
     }
 }
 
-// All vectors of UNROLL steps are under way before the first is used.
+// All vectors of UNROLL steps are under way before the first is used. The next kernel may start
+// when the last are left.
 GK_DEVICE void stream(walk &at, float (&sums)[SUMS])
 {
     GK_NO_UNROLL
     while (at.warp_k < at.end) {
         const bool whole = at.warp_k + WARP_K <= at.end && (!W_ALONG_K || at.inside);
+        if (PREFETCH && at.warp_k + BLOCK_K >= at.end) {
+            grid_launch_next();
+        }
         gk_u32 w[UNROLL][VECTORS][WORDS];
         gk_u32 x[UNROLL][X_VECTORS][X_WORDS];
         read_w(at, whole, w);

@@ -12,6 +12,7 @@
 #include "gk/matmul_args.h"
 
 #include "gk/epilogue.cuh"
+#include "gk/f32_parts.cuh"
 
 namespace gk {
 
@@ -441,31 +442,6 @@ template <> struct tensor_core<f32> {
 
 // --- f32 in three parts ---
 
-// Operands are scaled by 2^SCALE, so that even the parts of the smallest subnormal are normal bf16
-// numbers. What overflows so, or is not finite, makes a sum that is not finite either, and that
-// element of C is computed by ordinary multiply-adds instead.
-constexpr int SCALE = 23;
-constexpr int PARTS = 3; // h, m, l
-
-struct split_pair {
-    gk_u32 part[PARTS]; // two numbers' parts
-
-    GK_DEVICE void split(gk_u32 first, gk_u32 second)
-    {
-        constexpr float FACTOR = (float)(1 << SCALE);
-        float x = bits_to_f32(first) * FACTOR;
-        float y = bits_to_f32(second) * FACTOR;
-        GK_UNROLL
-        for (int p = 0; p < PARTS; ++p) {
-            part[p] = f32_to_bf16x2_bits(x, y);
-            if (p < PARTS - 1) {
-                x -= bits_to_f32(part[p] << 16);
-                y -= bits_to_f32(part[p] & 0xffff0000u);
-            }
-        }
-    }
-};
-
 // Two 32-byte pieces' registers, as operand::read() gives them, are one of m16n8k16's operand if
 // K is counted in another order, the same for A and B: registers NEXT apart hold a pair of K.
 template <int NEXT>
@@ -476,7 +452,8 @@ GK_DEVICE void split_fragment(gk_u32 (&part)[PARTS][4], const gk_u32 (&raw)[PIEC
         const int piece = NEXT == 2 ? i / 2 : i % 2;
         const int at = NEXT == 2 ? i % 2 : i / 2 * 2;
         split_pair pair;
-        pair.split(raw[piece % PIECES][at], raw[piece % PIECES][at + NEXT]);
+        pair.split(bits_to_f32(raw[piece % PIECES][at]),
+                   bits_to_f32(raw[piece % PIECES][at + NEXT]));
         GK_UNROLL
         for (int p = 0; p < PARTS; ++p) {
             part[p][i] = pair.part[p];
@@ -508,10 +485,6 @@ struct fragments {
 
     GK_DEVICE void multiply(float (&sum)[MMA_M][MMA_N][4])
     {
-        if constexpr (SPLITS) {
-            multiply_parts(sum);
-            return;
-        }
         if constexpr (ELEMENT == 4) {
             GK_UNROLL
             for (int n = 0; n < MMA_N / 2; ++n) {
@@ -534,11 +507,12 @@ struct fragments {
         }
     }
 
-    // Small products first: the tensor core cuts off bits of what it adds to a larger sum.
-    GK_DEVICE void multiply_parts(float (&sum)[MMA_M][MMA_N][4])
+    // The tensor core cuts off bits of what it adds to a larger sum, so the products of leading
+    // parts have sums of their own.
+    GK_DEVICE void multiply_parts(float (&lead)[MMA_M][MMA_N][4], float (&rest)[MMA_M][MMA_N][4])
     {
-        constexpr int OF_A[6] = {2, 0, 1, 1, 0, 0};
-        constexpr int OF_B[6] = {0, 2, 1, 0, 1, 0};
+        constexpr int OF_A[6] = {0, 2, 0, 1, 1, 0};
+        constexpr int OF_B[6] = {0, 0, 2, 1, 0, 1};
         gk_u32 left[MMA_M][PARTS][4];
         GK_UNROLL
         for (int m = 0; m < MMA_M; ++m) {
@@ -554,8 +528,8 @@ struct fragments {
                 for (int j = 0; j < MMA_M * 2; ++j) {
                     const gk_u32(&from)[4] = right[OF_B[i]];
                     const gk_u32 pair[2] = {from[j % 2 * 2], from[j % 2 * 2 + 1]};
-                    tensor_core<bf16>::multiply(sum[j / 2][n * 2 + j % 2], left[j / 2][OF_A[i]],
-                                                pair);
+                    float(&sum)[4] = (i == 0 ? lead : rest)[j / 2][n * 2 + j % 2];
+                    tensor_core<bf16>::multiply(sum, left[j / 2][OF_A[i]], pair);
                 }
             }
         }
@@ -584,19 +558,7 @@ GK_DEVICE float settled(const gk_matmul_args &args, float sum, gk_i64 row, gk_i6
     if constexpr (!SPLITS) {
         return sum;
     }
-    if (f32_to_bits(sum) << 1 < 0xff000000u) {
-        return sum * (1.0f / (float)(1ll << 2 * SCALE));
-    }
-    const f32 *a = (const f32 *)args.a + row * args.a_row_stride;
-    const f32 *b = (const f32 *)args.b + col * args.b_col_stride;
-    sum = 0.0f;
-    GK_NO_UNROLL
-    for (gk_i64 k = 0; k < args.k; ++k) {
-        sum = fmaf(*a, *b, sum);
-        a += args.a_col_stride;
-        b += args.b_row_stride;
-    }
-    return sum;
+    return is_finite(sum) ? sum * SCALED_BACK : ordinary_sum(args, row, col);
 }
 
 constexpr int C_ELEMENT = (int)sizeof(C_TYPE);
@@ -948,8 +910,8 @@ constexpr int OTHER_REGISTERS = 72;
 #else
 constexpr int OTHER_REGISTERS = 56;
 #endif
-// Sums of a tile beside the others, and the parts of A and of two pieces of B.
-constexpr int SPLIT_REGISTERS = SPLITS ? MMA_M * MMA_N * 4 + MMA_M * 4 * PARTS + 4 * PARTS : 0;
+// Two more sums of each kind, and the parts of A and of two pieces of B.
+constexpr int SPLIT_REGISTERS = SPLITS ? MMA_M * MMA_N * 8 + MMA_M * 4 * PARTS + 4 * PARTS : 0;
 constexpr int NEEDED_REGISTERS = MMA_M * MMA_N * 4 + (MMA_M * 8 + MMA_N * 4) * PIECES +
                                  SPLIT_REGISTERS + OTHER_REGISTERS + a_operand::REGISTERS +
                                  b_operand::REGISTERS;
@@ -1048,7 +1010,8 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
 
         cp_async_wait<STAGES - 2>();
         __syncthreads();
-        float part[MMA_M][MMA_N][4] = {}; // of a tile of K
+        float lead[MMA_M][MMA_N][4] = {}; // of a tile of K
+        float rest[MMA_M][MMA_N][4] = {};
         fragments held[2];
         held[0].read(a, b, shared, 0, 0);
         int reading = 0;
@@ -1076,11 +1039,18 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
                     }
                     cp_async_commit();
                 }
-                held[k % 2].multiply(SPLITS ? part : sum);
+                if constexpr (SPLITS) {
+                    held[k % 2].multiply_parts(lead, rest);
+                } else {
+                    held[k % 2].multiply(sum);
+                }
             }
             if constexpr (SPLITS) {
-                promote(sum, part);
+                promote(sum, lead);
             }
+        }
+        if constexpr (SPLITS) {
+            promote(sum, rest);
         }
         cp_async_wait<0>();
         __syncthreads();

@@ -59,6 +59,11 @@ constexpr int SUMS = TILE_Y / 2;                  // a thread's, in one of them
 constexpr int OUT_Y = TILE_Y / CLUSTER_K;         // columns that a block hands on
 constexpr int OUT_SUMS = OUT_Y / 2;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
+// What of the next kernel may happen beside this one's end: with OVERLAP its blocks ask for their
+// first tiles in the second-level cache before they wait; with 2 they find room beside this one's.
+constexpr int BLOCKS = OVERLAP == 2 ? 2 : 1; // on a multiprocessor
+constexpr int AHEAD = OVERLAP == 0 ? 0 : OVERLAP == 2 ? 4 : BLOCK_K > SPAN ? 1 : 2; // tiles of K
+constexpr int AHEAD_BYTES = 2 << 20; // of all blocks, if that is more: later tiles delay the first
 constexpr int LOADER_REGISTERS = CONSUMERS == 3 ? 32 : PIECES * SUMS >= 208 ? 24 : 40;
 constexpr int MATH_REGISTERS = CONSUMERS == 3 ? 160 : PIECES * SUMS >= 208 ? 240 : 232;
 
@@ -134,13 +139,37 @@ template <bool K_MAJOR, int EXTENT, int SHARE> struct operand {
         }
     }
 
+    // The same into the second-level cache only.
+    static GK_DEVICE void prefetch(const gk_tensor_map &map, int origin, int k, int part)
+    {
+        constexpr int BOXES = ROWS / BOX_ROWS;
+        const int end = (part + 1) * BOXES / SHARE;
+        GK_NO_UNROLL
+        for (int box = part * BOXES / SHARE; box < end; ++box) {
+            GK_NO_UNROLL
+            for (int slab = 0; slab < SLABS; ++slab) {
+                tma_prefetch(map, along(slab, origin, k), across(box, origin, k));
+            }
+        }
+    }
+
+    static GK_DEVICE int along(int slab, int origin, int k)
+    {
+        return slab * SPAN + (K_MAJOR ? k : origin);
+    }
+
+    static GK_DEVICE int across(int box, int origin, int k)
+    {
+        return box * BOX_ROWS + (K_MAJOR ? origin : k);
+    }
+
     static GK_DEVICE void load_box(unsigned char *to, const gk_tensor_map &map, gk_u64 *bar,
                                    int origin, int k, int box, gk_u16 blocks)
     {
         GK_UNROLL
         for (int slab = 0; slab < SLABS; ++slab) {
-            const int along = slab * SPAN + (K_MAJOR ? k : origin);
-            const int across = box * BOX_ROWS + (K_MAJOR ? origin : k);
+            const int along = operand::along(slab, origin, k);
+            const int across = operand::across(box, origin, k);
             unsigned char *at = to + slab * SLAB_BYTES + box * BOX_ROWS * 128;
             if constexpr (SHARE > 1) {
                 tma_load_multicast(at, map, bar, blocks, along, across);
@@ -226,7 +255,7 @@ constexpr int OUT_BUFFERS =
 constexpr int OUT_BYTES = STORE_BY_TMA ? OUT_BUFFERS * C_SLAB_BYTES : STAGED_BYTES;
 
 // As many tiles of X and Y as shared memory holds beside the ways out and the barriers.
-constexpr int SHARED_BYTES = 227 * 1024;
+constexpr int SHARED_BYTES = (BLOCKS == 2 ? 113 : 227) * 1024;
 constexpr int STAGES =
     smaller((SHARED_BYTES - 64 - CONSUMERS * OUT_BYTES) / (STAGE_BYTES + 16), 12);
 static_assert(STAGES >= 2, "loads overlap products");
@@ -408,6 +437,11 @@ GK_DEVICE void prepare_operand(const byte_rows &from, unsigned char *to, gk_u32 
     }
 }
 
+GK_DEVICE void prefetch_operand(const byte_rows &rows)
+{
+    prefetch_matrix<THREADS>(rows.first, rows.rows, rows.row_bytes, rows.pitch);
+}
+
 GK_DEVICE void prepare(const gk_matmul_args &args, unsigned char *shared)
 {
     if (args.k == 0) {
@@ -480,7 +514,32 @@ struct sharing {
     }
 };
 
-// By all lanes of a warp; one of them issues.
+// Asks for a unit's first tiles of each operand; units with the same rows of A, or columns of B,
+// for different ones. By all lanes of a warp.
+GK_DEVICE void prefetch_unit(const gk_matmul_tma_args &args, const plan &work, const place &p)
+{
+    const sharing team(block_rank());
+    const int row = p.row / (BLOCK_M * CLUSTER_M);
+    const int col = p.col / (BLOCK_N * CLUSTER_N);
+    const gk_u32 lines = work.rows * (BLOCK_M * CLUSTER_M) + work.cols * (BLOCK_N * CLUSTER_N);
+    const int window = (int)(AHEAD_BYTES / (lines * work.parts * (BLOCK_K * ELEMENT)));
+    const int tiles = args.call.k == 0 ? 0 : smaller(larger(AHEAD, window), p.k_tiles);
+    if (elect_one()) {
+        GK_NO_UNROLL
+        for (int i = SWAP ? row : col; i < tiles; i += (int)(SWAP ? work.rows : work.cols)) {
+            x_operand::prefetch(SWAP ? args.b : args.a, SWAP ? p.col : p.row,
+                                (p.k_tile + i) * BLOCK_K, team.in_y);
+        }
+        GK_NO_UNROLL
+        for (int i = SWAP ? col : row; i < tiles; i += (int)(SWAP ? work.cols : work.rows)) {
+            y_operand::prefetch(SWAP ? args.a : args.b, SWAP ? p.row : p.col,
+                                (p.k_tile + i) * BLOCK_K, team.in_x);
+        }
+    }
+    __syncwarp();
+}
+
+// By all lanes of a warp; one of them issues. The next kernel may start when few tiles are left.
 GK_DEVICE void load_units(const gk_matmul_tma_args &args, place p, unsigned char *shared,
                           gk_u64 *full, gk_u64 *empty)
 {
@@ -515,6 +574,9 @@ GK_DEVICE void load_units(const gk_matmul_tma_args &args, place p, unsigned char
                                 k, team.in_x, (gk_u16)team.y_blocks);
             }
             __syncwarp();
+            if (AHEAD > 0 && left == 2) {
+                grid_launch_next();
+            }
             k += BLOCK_K;
             at.next();
         }
@@ -1292,7 +1354,7 @@ struct consumer {
 
 } // namespace gk
 
-GK_KERNEL(gk::THREADS, 1, gk_matmul_tma_args, args)
+GK_KERNEL(gk::THREADS, gk::BLOCKS, gk_matmul_tma_args, args)
 {
     using namespace gk;
     GK_DYNAMIC_SHARED(shared);
@@ -1324,7 +1386,11 @@ GK_KERNEL(gk::THREADS, 1, gk_matmul_tma_args, args)
     const int group = warp / 4;
     place first;
     if (group == 0) {
-        first = plan(args.call).locate(blockIdx.x / CLUSTER, block_rank());
+        const plan work(args.call);
+        first = work.locate(blockIdx.x / CLUSTER, block_rank());
+        if (AHEAD > 0 && warp == 0) {
+            prefetch_unit(args, work, first);
+        }
     }
     if constexpr (CLUSTER > 1) {
         cluster_arrive();
@@ -1333,6 +1399,10 @@ GK_KERNEL(gk::THREADS, 1, gk_matmul_tma_args, args)
         __syncthreads();
     }
 
+    if constexpr (PREPARES) {
+        prefetch_operand(a_rows(args.call));
+        prefetch_operand(b_rows(args.call));
+    }
     grid_wait();
 
     if constexpr (PREPARES) {

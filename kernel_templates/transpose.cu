@@ -248,6 +248,9 @@ GK_KERNEL(THREADS, 1, gk_transpose_args, args)
     const gk::tile t = gk::tile_of(args);
     const bool full = gk::UNITS % THREADS == 0 && gk::CHUNKS % THREADS == 0 && t.rows == TILE_R &&
                       t.cols == TILE_C;
+    if (!BATCHED && args.x_col_stride == 1) {
+        gk::prefetch_matrix<THREADS>(args.x, args.rows, args.cols * SIZE, args.x_row_stride * SIZE);
+    }
     gk::grid_begin();
     if constexpr (COPY) {
         if (full) {

@@ -75,6 +75,11 @@ inline void tma_prefetch(const gk_tensor_map &map, GK_EMU_SITE)
     emu_call(gk_emu_self->host->map_check, &map, gk_emu_site{file, line});
 }
 
+inline void tma_prefetch(const gk_tensor_map &map, int, int, GK_EMU_SITE)
+{
+    emu_call(gk_emu_self->host->map_check, &map, gk_emu_site{file, line});
+}
+
 inline void emu_tma_load(gk_emu_load load, void *shared, const gk_tensor_map &map, gk_u64 *bar,
                          gk_u64 policy, const char *file, int line)
 {

@@ -92,6 +92,14 @@ GK_DEVICE void tma_prefetch(const gk_tensor_map &map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
+// Asks for a box in the second-level cache. What is written there later is seen all the same.
+GK_DEVICE void tma_prefetch(const gk_tensor_map &map, int x, int y)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(&map),
+                 "r"(x), "r"(y)
+                 : "memory");
+}
+
 GK_DEVICE void tma_load(void *shared, const gk_tensor_map &map, gk_u64 *bar, int x, int y,
                         gk_u64 policy = EVICT_NORMAL)
 {

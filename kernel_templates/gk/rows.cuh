@@ -149,6 +149,16 @@ struct row_view {
     }
 };
 
+// What may be asked for before the kernel in front has ended.
+template <int THREADS> GK_DEVICE void prefetch_x(const gk_rows_args &args)
+{
+    if constexpr (X_UNIT && ONE_AXIS) {
+        constexpr gk_i64 BYTES = (gk_i64)sizeof(X_TYPE);
+        prefetch_matrix<THREADS>(args.x, args.rows, args.cols * BYTES,
+                                 args.x_row_stride[0] * BYTES);
+    }
+}
+
 constexpr int OUT_WIDE = smaller(VEC * (int)sizeof(OUT_TYPE), 16);
 
 GK_DEVICE row_view view_of(const gk_rows_args &args, gk_i64 row)

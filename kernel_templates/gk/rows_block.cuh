@@ -22,6 +22,7 @@ template <class Row, class Merger>
 GK_DEVICE void rows_through(const gk_rows_args &args, Row &held, Merger &merger, gk_i64 begin,
                             gk_i64 row, gk_i64 step)
 {
+    prefetch_x<THREADS>(args);
     grid_begin();
     held.load_all(view_of(args, row), begin, THREADS);
     GK_NO_UNROLL

@@ -12,6 +12,7 @@ GK_DEVICE void rows_warp(const gk_rows_args &args)
     gk_i64 row = (gk_i64)blockIdx.x * (GROUPS * ROWS) + threadIdx.x / LANES;
     gk_i64 left = args.rows - (gk_i64)blockIdx.x * (GROUPS * ROWS);
     row_in_registers<VECTORS, ceil_div(MOST_EDGES, LANES)> held[ROWS];
+    prefetch_x<WARPS * 32>(args);
     grid_begin();
     GK_UNROLL
     for (int r = 0; r < ROWS; r++) {

@@ -31,7 +31,8 @@ static const gk_preset presets[] = {
 
 /* The variant that serves everything comes first. */
 static const gk_variant *const variants[] = {
-    &gki_matmul_simt, &gki_matmul_mma, &gki_matmul_wgmma, &gki_matmul_wgmma_f32, &gki_matmul_gemv,
+    &gki_matmul_simt,      &gki_matmul_mma,         &gki_matmul_wgmma,
+    &gki_matmul_wgmma_f32, &gki_matmul_wgmma_split, &gki_matmul_gemv,
 };
 
 static bool is_empty(const gk_problem *problem)

@@ -24,6 +24,7 @@ extern const gk_variant gki_matmul_simt;
 extern const gk_variant gki_matmul_mma;
 extern const gk_variant gki_matmul_wgmma;
 extern const gk_variant gki_matmul_wgmma_f32;
+extern const gk_variant gki_matmul_wgmma_split;
 extern const gk_variant gki_matmul_gemv;
 
 /* A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE, A_LAYOUT, .., C_ALIGN, ACTIVATION, HAS_BIAS, HAS_RESIDUAL,

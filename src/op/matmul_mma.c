@@ -100,7 +100,7 @@ static shape shape_of(const gk_problem *problem, const gk_config *config)
     const int64_t fragments = v[WARP_M] / 2 + v[WARP_N] / 2;
     s.registers = sums + fragments + 56 + 2 * s.odd_pieces;
     if (splits(problem)) {
-        s.registers += sums + fragments + v[WARP_M] * 3 / 4 + 12;
+        s.registers += 2 * sums + fragments + v[WARP_M] * 3 / 4 + 12;
     }
     return s;
 }

@@ -19,7 +19,8 @@ static const int32_t pingpong_values[] = {0, 1};
 static const int32_t cluster_values[] = {1, 2, 4};
 static const int32_t cluster_k_values[] = {1, 2, 4, 8};
 static const int32_t swap_values[] = {0, 1};
-static const int32_t split_k_values[] = {1, 2, 3, 4, 6, 8, 16, 32};
+static const int32_t overlap_values[] = {0, 1, 2};
+static const int32_t split_k_values[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
 static const int32_t group_m_values[] = {1, 8, 16};
 
 #define VALUES(list) list, sizeof(list) / sizeof((list)[0])
@@ -34,12 +35,15 @@ static const gk_param params[WGMMA_N_PARAMS] = {
     [WGMMA_CLUSTER_N] = {"CLUSTER_N", "x", VALUES(cluster_values), 0},
     [WGMMA_CLUSTER_K] = {"CLUSTER_K", "x", VALUES(cluster_k_values), 0},
     [WGMMA_SWAP] = {"SWAP", "_t", VALUES(swap_values), 0},
+    [WGMMA_OVERLAP] = {"OVERLAP", "_o", VALUES(overlap_values), 0},
     [WGMMA_SPLIT_K] = {"SPLIT_K", "", VALUES(split_k_values), 1},
     [WGMMA_GROUP_M] = {"GROUP_M", "", VALUES(group_m_values), 1},
 };
 
 static const int64_t MAX_PARTIALS = INT64_C(256) << 20;
-static const int64_t SHARED_BYTES = 227 << 10; /* as in the template: of every chip of 9.0 */
+/* As in the template: a block's of every chip of 9.0, and one's of two blocks. */
+static const int64_t SHARED_BYTES = 227 << 10;
+static const int64_t HALF_SHARED_BYTES = 113 << 10;
 static const int64_t MAX_STAGES = 12;
 static const int64_t MAX_EXTENT = INT32_MAX - (1 << 17); /* coordinates are ints */
 
@@ -198,7 +202,8 @@ gki_wgmma_shape gki_wgmma_shape_of(const gk_problem *problem, const gk_config *c
     set_way_out(problem, &s);
     const int64_t fixed = v[WGMMA_CONSUMERS] * s.out_bytes + 64;
     const int64_t stage = s.x_bytes + s.y_bytes + 16;
-    s.stages = smaller((SHARED_BYTES - fixed) / stage, MAX_STAGES);
+    const int64_t shared = v[WGMMA_OVERLAP] == 2 ? HALF_SHARED_BYTES : SHARED_BYTES;
+    s.stages = smaller((shared - fixed) / stage, MAX_STAGES);
     s.smem = s.stages * stage + fixed;
     s.rows = gki_ceil_div(problem->dims[MATMUL_M], (int64_t)v[WGMMA_BLOCK_M] * v[WGMMA_CLUSTER_M]);
     s.cols = gki_ceil_div(problem->dims[MATMUL_N], (int64_t)v[WGMMA_BLOCK_N] * v[WGMMA_CLUSTER_N]);
@@ -223,6 +228,10 @@ static bool check_values(const gk_problem *problem, const int32_t *v, gk_reason 
     const int32_t y = v[v[WGMMA_SWAP] ? WGMMA_BLOCK_M : WGMMA_BLOCK_N];
     if (v[WGMMA_BLOCK_K] * element != 128 && v[WGMMA_BLOCK_K] * element != 256) {
         return REFUSE(reason, "BLOCK_K must be 128 or 256 bytes");
+    }
+    if (v[WGMMA_OVERLAP] > 0 && (v[WGMMA_PINGPONG] || v[WGMMA_GROUP_M] > 1 ||
+                                 (v[WGMMA_OVERLAP] == 2 && (v[WGMMA_CONSUMERS] > 1 || team > 2)))) {
+        return REFUSE(reason, "OVERLAP is for one tile a block, by one warpgroup if it is 2");
     }
     if (gki_matmul_promotes(problem) && v[WGMMA_BLOCK_K] != 128) {
         return REFUSE(reason, "sums are promoted every 128 of K");
@@ -347,6 +356,10 @@ static bool check_launch(const gk_problem *problem, const gk_device_info *device
         return gk_refuse(reason, "%lld clusters of %d, %lld run at once", (long long)clusters,
                          (int)s->cluster, (long long)seats);
     }
+    if (v[WGMMA_OVERLAP] > 0 && ((clusters > seats && !device->is_emulated) ||
+                                 s->a_form != WGMMA_AS_IT_IS || s->b_form != WGMMA_AS_IT_IS)) {
+        return REFUSE(reason, "OVERLAP is for one tile a block, of operands as they are");
+    }
     if (v[WGMMA_PINGPONG] && clusters <= seats) {
         return REFUSE(reason, "PINGPONG is for several tiles a block");
     }
@@ -420,9 +433,7 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     }
 }
 
-/* A matrix whose rows (or columns, if it is column-major) are the map's dimension 0. Of an empty
- * one nothing is read; `c` is an address of the device to name. */
-static void describe(const gk_tensor *t, const gk_tensor *c, uint8_t layout, gk_map_desc *out)
+void gki_wgmma_describe(const gk_tensor *t, const gk_tensor *c, uint8_t layout, gk_map_desc *out)
 {
     const int inner = layout == GK_LAYOUT_COL ? 0 : 1;
     const int64_t size = (int64_t)gk_dtype_size((gk_dtype)t->dtype);
@@ -450,7 +461,7 @@ static void describe_operand(const gk_call *call, const gk_problem *problem, int
                              unsigned char *prepared, gk_map_desc *out)
 {
     const gki_wgmma_form form = gki_wgmma_form_of(problem, arg, swap);
-    describe(call->args[arg], call->args[MATMUL_C], problem->layout[arg], out);
+    gki_wgmma_describe(call->args[arg], call->args[MATMUL_C], problem->layout[arg], out);
     if (gki_wgmma_prepared_bytes(problem, arg, swap) > 0) {
         gki_wgmma_describe_prepared(problem, arg, form, prepared, out);
     }
@@ -480,7 +491,7 @@ static bool maps(const gk_call *call, const gk_problem *problem, const gk_config
     }
     const gk_tensor *c = call->args[MATMUL_C];
     const int64_t size = (int64_t)gk_dtype_size((gk_dtype)c->dtype);
-    describe(c, c, problem->layout[MATMUL_C], &out[2]);
+    gki_wgmma_describe(c, c, problem->layout[MATMUL_C], &out[2]);
     out[2].box[0] = (int32_t)(s.y_contiguous ? s.slab_y : 128 / size);
     out[2].box[1] = (int32_t)(s.y_contiguous ? 64 : s.slab_y);
     const int64_t row = s.y_contiguous ? s.slab_y * size : 128;

@@ -1,4 +1,4 @@
-/* What the two files of the wgmma variant share. */
+/* What the files of the wgmma variants share. */
 #ifndef GKI_MATMUL_WGMMA_H
 #define GKI_MATMUL_WGMMA_H
 
@@ -14,6 +14,7 @@ enum {
     WGMMA_CLUSTER_N,
     WGMMA_CLUSTER_K,
     WGMMA_SWAP,
+    WGMMA_OVERLAP,
     WGMMA_SPLIT_K,
     WGMMA_GROUP_M,
     WGMMA_N_PARAMS,
@@ -62,6 +63,10 @@ gki_wgmma_shape gki_wgmma_shape_of(const gk_problem *problem, const gk_config *c
 
 /* Clusters that run at once. Larger ones do not fill all groups of multiprocessors. */
 int64_t gki_wgmma_seats(const gk_device_info *device, int64_t cluster);
+
+/* A matrix whose rows (or columns, if it is column-major) are the map's dimension 0. Of an empty
+ * one nothing is read; `c` is an address of the device to name. */
+void gki_wgmma_describe(const gk_tensor *t, const gk_tensor *c, uint8_t layout, gk_map_desc *out);
 
 /* matmul_wgmma_prepare.c */
 gki_wgmma_form gki_wgmma_form_of(const gk_problem *problem, int arg, bool swap);

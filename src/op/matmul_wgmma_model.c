@@ -24,6 +24,11 @@ static const double NO_ROOM = 810;           /* for the next kernel's blocks bes
 static const double BANDWIDTH = 0.87;        /* of the memory's */
 static const double UNCOVERED_READS = 0.087; /* of computing and reading device memory */
 static const double L2_SHARE = 0.64;         /* of L2 that operands find free */
+static const double LATENCY = 1.86e-6;       /* seconds of a read of busy device memory */
+static const double AHEAD_START = 2e-7;      /* seconds that tiles asked for ahead save, */
+static const double AHEAD_READS = 0.35;      /* and of their time in device memory, */
+static const double AHEAD_MOST = 2e-6;       /* of at most so much */
+static const double AHEAD_BYTES = 2 << 20;   /* as in the template */
 
 /* Do rows of the operand begin inside cache lines? Densely packed rows are assumed: the problem
  * does not say how far apart they are. */
@@ -88,6 +93,24 @@ static double memory_bytes(const gk_problem *problem, const gk_device_info *devi
     return gki_at_least(once, gki_at_least(units / seats, 1) * wave) + c;
 }
 
+/* Seconds that OVERLAP saves, or costs where rows begin inside cache lines, of a kernel whose units
+ * read `step` bytes a tile of K and in all `all` bytes. */
+static double overlap_seconds(const gk_config *config, const gki_wgmma_shape *s, bool cut,
+                              double step, double all, double bandwidth)
+{
+    const int32_t *v = config->values;
+    if (v[WGMMA_OVERLAP] == 0) {
+        return 0;
+    }
+    if (cut) {
+        return -AHEAD_START;
+    }
+    const int ahead = v[WGMMA_OVERLAP] == 2 ? 4 : v[WGMMA_BLOCK_K] > s->span ? 1 : 2;
+    const double bytes = gki_at_least(ahead * step, AHEAD_BYTES);
+    const double seconds = (bytes < all ? bytes : all) / bandwidth;
+    return AHEAD_START + AHEAD_READS * (seconds < AHEAD_MOST ? seconds : AHEAD_MOST);
+}
+
 double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
                        const gk_config *config)
 {
@@ -113,15 +136,16 @@ double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
     }
     /* Before the first load, or after the last. */
     double ends = KERNEL_START + (s.team > 1 ? CLUSTER_START : 0);
-    ends += 2 * units > seats ? NO_ROOM : 0;
+    ends += 2 * units > seats && v[WGMMA_OVERLAP] < 2 ? NO_ROOM : 0;
     if (v[WGMMA_SPLIT_K] > 1) {
         ends += SPLIT_START + v[WGMMA_SPLIT_K] * area / parts * 4 / SPLIT_BYTES;
     }
     if (parts > 1) {
         ends += MEETING + area * 4 / EXCHANGE_BYTES * (parts - 1) / parts;
     }
-    const double from_l2 = (double)units * (double)s.cluster * (double)k_tiles *
-                           asked_bytes(problem, &s, v[WGMMA_SWAP] != 0);
+    const double asked =
+        (double)units * (double)s.cluster * asked_bytes(problem, &s, v[WGMMA_SWAP] != 0);
+    const double from_l2 = asked * (double)k_tiles;
     clocks = gki_at_least(clocks, from_l2 / L2_BYTES);
 
     const double clock = CLOCK * gki_at_least(device->clock_khz, 1e6) * 1e3;
@@ -129,9 +153,16 @@ double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
         BANDWIDTH *
         gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
     const double computing = clocks / clock;
-    const double memory =
-        memory_bytes(problem, device, config, &s, (double)units, (double)seats) / bandwidth;
+    const double read = memory_bytes(problem, device, config, &s, (double)units, (double)seats);
+    double memory = read / bandwidth;
+    const bool cut = is_cut(problem, MATMUL_A, s.a_form) || is_cut(problem, MATMUL_B, s.b_form);
+    const double times = gki_at_least(from_l2 / read, 1);
+    if (v[WGMMA_OVERLAP] == 2) { /* little is under way: half of shared memory's worth */
+        const double under_way = asked * (double)s.stages / times;
+        memory = gki_at_least(memory, LATENCY * read / under_way);
+    }
     const double longer = gki_at_least(computing, memory);
-    return longer + UNCOVERED_READS * (computing + memory - longer) + ends / clock +
+    return longer + UNCOVERED_READS * (computing + memory - longer) + ends / clock -
+           overlap_seconds(config, &s, cut, asked / times, read, bandwidth) +
            gki_wgmma_prepare_seconds(problem, bandwidth, v[WGMMA_SWAP] != 0);
 }

@@ -53,7 +53,7 @@ double gki_matmul_peak(const gk_problem *problem, const gk_device_info *device)
     case GK_F32:
         rate = problem->attrs[MATMUL_MATH] == GK_MATH_TF32 ? found->tf32 : found->f32;
         if (problem->attrs[MATMUL_MATH] == GK_MATH_DEFAULT && found->cc == 90) {
-            rate = found->half / 6; /* six products of bf16 parts, see matmul_wgmma_f32.cu */
+            rate = found->half / 6; /* six products of bf16 parts, see gk/f32_parts.cuh */
         }
         break;
     case GK_F16:

@@ -443,6 +443,46 @@ static void test_times(void **state)
     emu_device->driver->module_unload(emu_device, module);
 }
 
+/* Two warps wait for a load each: copies may overtake each other, so that the second lands first.
+ */
+static const char OVERTAKES[] = ARGS_TEXT "GK_KERNEL(64, 1, args, a)\n"
+                                          "{\n"
+                                          "    GK_DYNAMIC_SHARED(s);\n"
+                                          "    gk_u64 *bar = (gk_u64 *)s;\n"
+                                          "    unsigned char *b = s + 1024;\n"
+                                          "    if (threadIdx.x == 0) {\n"
+                                          "        gk::mbarrier_init(bar, 1);\n"
+                                          "        gk::mbarrier_init(bar + 1, 1);\n"
+                                          "        gk::mbarrier_init_fence();\n"
+                                          "        gk::mbarrier_arrive_expect(bar, 128);\n"
+                                          "        gk::tma_load(b, a.map, bar, 0, 0);\n"
+                                          "        gk::mbarrier_arrive_expect(bar + 1, 128);\n"
+                                          "        gk::tma_load(b + 128, a.map, bar + 1, 0, 1);\n"
+                                          "    }\n"
+                                          "    __syncthreads();\n"
+                                          "    const unsigned warp = threadIdx.x / 32;\n"
+                                          "    gk::mbarrier_wait(bar + warp, 0);\n"
+                                          "    a.out[threadIdx.x] = b[(1 - warp) * 128];\n"
+                                          "}\n";
+
+static void test_overtakes(void **state)
+{
+    (void)state;
+    gki_module *module = emu_load(emu_device, OVERTAKES);
+    _Alignas(16) static unsigned char in[256];
+    static unsigned char out[64];
+    const gk_map_desc desc = {in, GK_U8, 2, {128, 2}, {0, 128}, {128, 1}, 128, 0, 0};
+    args a = new_args(&desc);
+    memset(in, 1, 128);
+    memset(in + 128, 2, 128);
+    a.out = out;
+    assert_gk_ok(launch(module, 1, 1, &a));
+    for (size_t i = 0; i < sizeof out; i++) {
+        assert_int_equal(out[i], i < 32 ? 2 : 0xff); /* poison: the first is still under way */
+    }
+    emu_device->driver->module_unload(emu_device, module);
+}
+
 /*
  * Each block of a cluster of `bytes` loads its rows into all of them. what: 1 = to a block that the
  * cluster does not have, 2 = to no block, 3 = a block leaves before its rows have landed.
@@ -510,7 +550,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         EMU_TEST(test_boxes), EMU_TEST(test_mistakes),  EMU_TEST(test_tf32),
-        EMU_TEST(test_times), EMU_TEST(test_multicast),
+        EMU_TEST(test_times), EMU_TEST(test_overtakes), EMU_TEST(test_multicast),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -1,7 +1,7 @@
 /*
- * Bulk copies. A load lands when a thread waits for its barrier and nothing else can run; a store
- * reads when its thread waits for that, and writes when its thread waits for that or the block has
- * ended: both as late as the hardware might.
+ * Bulk copies. A load lands when a thread waits for its barrier and nothing else can run, of
+ * several such the one issued last; a store reads when its thread waits for that, and writes when
+ * its thread waits for that or the block has ended: both as late as the hardware might.
  */
 #include <string.h>
 
@@ -169,15 +169,19 @@ static void land(const gki_emu_landing *landing)
 
 bool gki_emu_land(gki_emu_gang *gang)
 {
-    gki_emu_sm *sm = NULL;
-    uint32_t barrier = 0;
+    size_t i = gang->n_loads;
+    while (i > 0 && gang->loads[i - 1].sm->mbarriers[gang->loads[i - 1].barrier].waiters == 0) {
+        i--;
+    }
+    if (i == 0) {
+        return false;
+    }
+    gki_emu_sm *const sm = gang->loads[i - 1].sm;
+    const uint32_t barrier = gang->loads[i - 1].barrier;
     size_t kept = 0;
-    for (size_t i = 0; i < gang->n_loads; i++) {
+    for (i = 0; i < gang->n_loads; i++) {
         const gki_emu_landing landing = gang->loads[i];
-        const bool awaited = landing.sm->mbarriers[landing.barrier].waiters > 0;
-        if (awaited && (sm == NULL || (landing.sm == sm && landing.barrier == barrier))) {
-            sm = landing.sm;
-            barrier = landing.barrier;
+        if (landing.sm == sm && landing.barrier == barrier) {
             land(&landing);
             gki_emu_mbarrier_complete(sm, barrier, landing.bytes);
         } else {
@@ -185,7 +189,7 @@ bool gki_emu_land(gki_emu_gang *gang)
         }
     }
     gang->n_loads = kept;
-    return sm != NULL;
+    return true;
 }
 
 void gki_emu_bulk_block_returned(gki_emu_sm *sm)
