@@ -49,8 +49,7 @@ static_assert(BLOCK_N % 32 == 0 && BLOCK_N <= 128, "whole slabs, sums and parts 
 static_assert(STAGES >= 2, "loads overlap products");
 static_assert(SLICES * BLOCK_M * PITCH * 4 <= PLANES_AT, "the ring holds the sums of all teams");
 
-// Named barriers: one a team, one of all consumers.
-enum { TEAM_BARRIER = 1, CONSUMERS_BARRIER = 6 };
+constexpr int TEAM_BARRIER = 1; // the first of one a team
 
 GK_DEVICE int smaller(int a, int b)
 {
@@ -498,20 +497,26 @@ GK_KERNEL(gk::THREADS, 1, gk_matmul_tma_args, args)
     }
     grid_wait(); // nothing is read before
 
-    if (warp == CONSUMERS / 32) {
-        load_tiles(args, shared, full, empty, row, col, first, first + count);
-        grid_launch_next();
-        return;
-    }
+    const bool loads = warp == CONSUMERS / 32;
     const int slice = warp / (TEAM * 4);
     const int in_team = warp % (TEAM * 4);
     const consumer self = {shared, shared + PLANES_AT + slice * (PARTS * PLANE_BYTES), slice,
                            in_team * 32 + thread % 32, in_team * 16};
     float sums[SUMS];
-    self.run(sums, full, empty, count);
-    named_barrier_sync<CONSUMERS>(CONSUMERS_BARRIER); // nobody reads the ring any more
-    self.hand_over(sums);
-    named_barrier_sync<CONSUMERS>(CONSUMERS_BARRIER);
+    if (loads) {
+        load_tiles(args, shared, full, empty, row, col, first, first + count);
+        grid_launch_next();
+    } else {
+        self.run(sums, full, empty, count);
+    }
+    __syncthreads(); // nobody reads the ring any more
+    if (!loads) {
+        self.hand_over(sums);
+    }
+    __syncthreads();
+    if (loads) {
+        return;
+    }
     if constexpr (CLUSTER_K > 1) {
         send(shared, received, rank);
         mbarrier_wait(received, 0);

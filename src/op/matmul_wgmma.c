@@ -229,9 +229,8 @@ static bool check_values(const gk_problem *problem, const int32_t *v, gk_reason 
     if (v[WGMMA_BLOCK_K] * element != 128 && v[WGMMA_BLOCK_K] * element != 256) {
         return REFUSE(reason, "BLOCK_K must be 128 or 256 bytes");
     }
-    if (v[WGMMA_OVERLAP] > 0 && (v[WGMMA_PINGPONG] || v[WGMMA_GROUP_M] > 1 ||
-                                 (v[WGMMA_OVERLAP] == 2 && (v[WGMMA_CONSUMERS] > 1 || team > 2)))) {
-        return REFUSE(reason, "OVERLAP is for one tile a block, by one warpgroup if it is 2");
+    if (v[WGMMA_OVERLAP] == 2 && (v[WGMMA_CONSUMERS] > 1 || team > 2)) {
+        return REFUSE(reason, "half a multiprocessor is for one warpgroup");
     }
     if (gki_matmul_promotes(problem) && v[WGMMA_BLOCK_K] != 128) {
         return REFUSE(reason, "sums are promoted every 128 of K");
@@ -267,6 +266,9 @@ static bool from_registers(const gki_wgmma_shape *s)
 /* Sums that a thread can hold beside what its way out needs, without a spill. */
 static int64_t room_for_sums(const gk_problem *problem, const int32_t *v, const gki_wgmma_shape *s)
 {
+    if (v[WGMMA_OVERLAP] == 2) {
+        return 64;
+    }
     if (v[WGMMA_CONSUMERS] == 3) {
         return from_registers(s) ? 32 : v[WGMMA_CLUSTER_K] > 1 ? 88 : 112;
     }
@@ -356,9 +358,13 @@ static bool check_launch(const gk_problem *problem, const gk_device_info *device
         return gk_refuse(reason, "%lld clusters of %d, %lld run at once", (long long)clusters,
                          (int)s->cluster, (long long)seats);
     }
-    if (v[WGMMA_OVERLAP] > 0 && ((clusters > seats && !device->is_emulated) ||
-                                 s->a_form != WGMMA_AS_IT_IS || s->b_form != WGMMA_AS_IT_IS)) {
-        return REFUSE(reason, "OVERLAP is for one tile a block, of operands as they are");
+    if (v[WGMMA_OVERLAP] > 0 && (s->a_form != WGMMA_AS_IT_IS || s->b_form != WGMMA_AS_IT_IS)) {
+        return REFUSE(reason, "OVERLAP is for operands as they are");
+    }
+    /* Of several tiles a block, only 8-bit products are so short that it shows. */
+    if ((v[WGMMA_OVERLAP] == 2 || (v[WGMMA_OVERLAP] == 1 && s->element > 1)) && clusters > seats &&
+        !device->is_emulated) {
+        return REFUSE(reason, "OVERLAP is for one tile a block");
     }
     if (v[WGMMA_PINGPONG] && clusters <= seats) {
         return REFUSE(reason, "PINGPONG is for several tiles a block");

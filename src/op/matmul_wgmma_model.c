@@ -28,7 +28,7 @@ static const double LATENCY = 1.86e-6;       /* seconds of a read of busy device
 static const double AHEAD_START = 2e-7;      /* seconds that tiles asked for ahead save, */
 static const double AHEAD_READS = 0.35;      /* and of their time in device memory, */
 static const double AHEAD_MOST = 2e-6;       /* of at most so much */
-static const double AHEAD_BYTES = 2 << 20;   /* as in the template */
+static const double AHEAD_BYTES = 1 << 20;   /* as in the template */
 
 /* Do rows of the operand begin inside cache lines? Densely packed rows are assumed: the problem
  * does not say how far apart they are. */
