@@ -456,8 +456,7 @@ void gki_wgmma_describe(const gk_tensor *t, const gk_tensor *c, uint8_t layout, 
     out->swizzle = 128;
 }
 
-/* Rows that begin inside 128-byte lines gain nothing from wider reads. */
-static uint32_t promotion(const gk_map_desc *desc)
+uint32_t gki_wgmma_promotion(const gk_map_desc *desc)
 {
     return desc->strides[1] % 128 == 0 ? 256 : 128;
 }
@@ -488,7 +487,7 @@ static bool maps(const gk_call *call, const gk_problem *problem, const gk_config
     prepared += gki_wgmma_prepared_bytes(problem, MATMUL_A, swap);
     describe_operand(call, problem, MATMUL_B, swap, prepared, &out[1]);
     for (int i = 0; i < 2; i++) {
-        out[i].l2_promotion = promotion(&out[i]);
+        out[i].l2_promotion = gki_wgmma_promotion(&out[i]);
         out[i].tf32 = tf32;
     }
     if (!s.by_tma) {
