@@ -25,12 +25,14 @@ static int64_t ragged(int64_t size, int64_t limit)
 }
 
 /* Sizes with 2 M N K up to max_flops: M and N alike and K a third of them, where the call's sizes
- * are large enough; what short axes leave goes to the others. */
+ * are large enough; what short axes leave goes to the others, but a K below 50 makes C no larger:
+ * each element of it takes the host some time to check. */
 static void shrink(const int64_t *dims, double max_flops, int64_t *small)
 {
     bool done[MATMUL_N_DIMS] = {false, false, false};
     const double weight[MATMUL_N_DIMS] = {1, 1, 3};
-    double budget = max_flops / 2 * weight[MATMUL_K];
+    const double least = fmax((double)dims[MATMUL_K], 1);
+    double budget = fmin(max_flops / 2, max_flops / 100 * least) * weight[MATMUL_K];
     for (int left = MATMUL_N_DIMS; left > 0; left--) {
         int next = -1;
         for (int i = 0; i < MATMUL_N_DIMS; i++) {

@@ -297,6 +297,13 @@ static void reduced_problems_are_of_the_same_class(void **state)
     assert_true(op->reduce(&call, 20000000, small, &reduced));
     assert_true(small[MATMUL_C].shape[0] > 256 && small[MATMUL_C].shape[1] > 256);
     assert_true(small[MATMUL_A].shape[1] > 64);
+    /* Few flops an element are no reason to check millions of elements. */
+    memset(&call, 0, sizeof(call));
+    const gk_case flat = {{7507, 320, 1}, 0, "bf16", "nn", 0, 0};
+    assert_gk_ok(op->example(&flat, t, &call));
+    assert_true(op->reduce(&call, 20000000, small, &reduced));
+    assert_in_range(small[MATMUL_C].shape[0] * small[MATMUL_C].shape[1], 100000, 200000);
+    assert_true(small[MATMUL_C].shape[0] > 256 && small[MATMUL_C].shape[1] > 256);
 }
 
 static void parts_are_views(void **state)
