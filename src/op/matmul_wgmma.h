@@ -68,7 +68,8 @@ int64_t gki_wgmma_seats(const gk_device_info *device, int64_t cluster);
  * one nothing is read; `c` is an address of the device to name. */
 void gki_wgmma_describe(const gk_tensor *t, const gk_tensor *c, uint8_t layout, gk_map_desc *out);
 
-/* Bytes that a read brings into L2: rows that begin inside 128-byte lines gain nothing from more. */
+/* Bytes that a read brings into L2: rows that begin inside 128-byte lines gain nothing from more.
+ */
 uint32_t gki_wgmma_promotion(const gk_map_desc *desc);
 
 /* matmul_wgmma_prepare.c */
