@@ -25,8 +25,9 @@ constexpr int TEAM = BLOCK_M / 64; // warpgroups, 64 rows each
 constexpr int TEAM_THREADS = TEAM * 128;
 constexpr int CONSUMERS = SLICES * TEAM_THREADS;
 constexpr int THREADS = CONSUMERS + 32;
-constexpr int SUMS = BLOCK_N / 2;          // of a thread
-constexpr int OUT_N = BLOCK_N / CLUSTER_K; // columns that a block stores
+constexpr int SUMS = BLOCK_N / 2;             // of a thread
+constexpr int OUT_N = BLOCK_N / CLUSTER_K;    // columns that a block stores
+constexpr int CHAINS = BLOCK_N <= 32 ? 2 : 1; // sums of a tile of K that fit beside the others
 constexpr bool A_K_MAJOR = A_LAYOUT == 0;
 constexpr bool B_K_MAJOR = B_LAYOUT == 1;
 
@@ -290,25 +291,53 @@ struct consumer {
                          : matrix_descriptor<64>(at, BLOCK_K * 64, 8 * 64);
     }
 
-    // The six products of a tile of K: the tensor core cuts off bits of what it adds to a larger
-    // sum.
-    GK_DEVICE void multiply(float (&sum)[SUMS], const gk_u32 (&a)[PARTS][STEPS][4]) const
+    template <int PART_A, int PART_B, int FIRST, int END>
+    GK_DEVICE void multiply(float (&sum)[SUMS], const gk_u32 (&a)[PARTS][STEPS][4],
+                            bool accumulate) const
     {
-        constexpr int OF_A[6] = {2, 0, 1, 1, 0, 0};
-        constexpr int OF_B[6] = {0, 2, 1, 0, 1, 0};
         constexpr gk_u64 STEP = (B_K_MAJOR ? 32 : 16 * 64) / 16;
-        wgmma_fence();
         GK_UNROLL
-        for (int i = 0; i < 6; ++i) {
-            GK_UNROLL
-            for (int step = 0; step < STEPS; ++step) {
-                wgmma<bf16, BLOCK_N, !B_K_MAJOR>(sum, a[OF_A[i]][step],
-                                                 plane(OF_B[i]) + step * STEP, i > 0 || step > 0);
-            }
+        for (int step = FIRST; step < END; ++step) {
+            wgmma<bf16, BLOCK_N, !B_K_MAJOR>(sum, a[PART_A][step], plane(PART_B) + step * STEP,
+                                             accumulate || step > FIRST);
         }
+    }
+
+    static GK_DEVICE void promote(float (&sums)[SUMS], float (&sum)[SUMS])
+    {
+        keep_registers(sum);
+        GK_UNROLL
+        for (int i = 0; i < SUMS; ++i) {
+            sums[i] = fmaf(sum[i], SCALED_BACK, sums[i]);
+        }
+    }
+
+    // sums += the six products of a tile of K. The tensor core cuts off bits of what it adds to a
+    // larger sum: small products come first, and leading ones two at a time.
+    GK_DEVICE void multiply_tile(float (&sums)[SUMS], const gk_u32 (&a)[PARTS][STEPS][4]) const
+    {
+        enum { H, M, L };
+        float sum[CHAINS][SUMS];
+        wgmma_fence();
+        multiply<L, H, 0, STEPS>(sum[0], a, false);
+        multiply<H, L, 0, STEPS>(sum[0], a, true);
+        multiply<M, M, 0, STEPS>(sum[0], a, true);
+        multiply<M, H, 0, STEPS>(sum[0], a, true);
+        multiply<H, M, 0, STEPS>(sum[0], a, true);
+        multiply<H, H, 0, STEPS / 2>(sum[0], a, true);
+        if constexpr (CHAINS == 1) {
+            wgmma_commit();
+            wgmma_wait<0>();
+            promote(sums, sum[0]);
+            wgmma_fence();
+        }
+        multiply<H, H, STEPS / 2, STEPS>(sum[CHAINS - 1], a, false);
         wgmma_commit();
         wgmma_wait<0>();
-        keep_registers(sum);
+        GK_UNROLL
+        for (int i = 0; i < CHAINS; ++i) {
+            promote(sums, sum[i]);
+        }
     }
 
     GK_DEVICE void run(float (&sums)[SUMS], gk_u64 *full, gk_u64 *empty, int k_tiles) const
@@ -323,7 +352,6 @@ struct consumer {
         for (int tile = slice; tile < k_tiles; tile += SLICES) {
             const unsigned char *stage = shared + at.stage * STAGE_BYTES;
             gk_u32 a[PARTS][STEPS][4];
-            float sum[SUMS];
             mbarrier_wait(full + at.stage, at.parity);
             split_a(a, stage);
             named_barrier_sync<TEAM_THREADS>(TEAM_BARRIER + slice); // the planes are read
@@ -333,11 +361,7 @@ struct consumer {
             if (team_thread == 0) {
                 mbarrier_arrive(empty + at.stage);
             }
-            multiply(sum, a);
-            GK_UNROLL
-            for (int i = 0; i < SUMS; ++i) {
-                sums[i] = fmaf(sum[i], SCALED_BACK, sums[i]);
-            }
+            multiply_tile(sums, a);
             at.skip(SLICES);
         }
     }
