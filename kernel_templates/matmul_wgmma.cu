@@ -521,8 +521,10 @@ GK_DEVICE void prefetch_unit(const gk_matmul_tma_args &args, const plan &work, c
     const sharing team(block_rank());
     const int row = p.row / (BLOCK_M * CLUSTER_M);
     const int col = p.col / (BLOCK_N * CLUSTER_N);
-    const gk_u32 lines = work.rows * (BLOCK_M * CLUSTER_M) + work.cols * (BLOCK_N * CLUSTER_N);
-    const int window = (int)(AHEAD_BYTES / (lines * work.parts * (BLOCK_K * ELEMENT)));
+    const gk_u64 lines =
+        (gk_u64)work.rows * (BLOCK_M * CLUSTER_M) + (gk_u64)work.cols * (BLOCK_N * CLUSTER_N);
+    const gk_u64 step = lines * work.parts * (BLOCK_K * ELEMENT); // bytes of a tile of K of all
+    const int window = step < AHEAD_BYTES ? AHEAD_BYTES / (int)step : 0;
     const int tiles = args.call.k == 0 ? 0 : smaller(larger(AHEAD, window), p.k_tiles);
     if (elect_one()) {
         GK_NO_UNROLL

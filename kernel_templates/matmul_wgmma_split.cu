@@ -112,9 +112,9 @@ GK_DEVICE void prefetch_tiles(const gk_matmul_tma_args &args, int row, int col, 
     constexpr int B_BOXES = (B_K_MAJOR ? BLOCK_K : BLOCK_N) / SPAN;
     const int rows = (int)((args.call.m + BLOCK_M - 1) / BLOCK_M);
     const int cols = (int)((args.call.n + BLOCK_N - 1) / BLOCK_N);
-    const int window =
-        AHEAD_BYTES / ((rows * BLOCK_M + cols * BLOCK_N) * (BLOCK_K * 4 * CLUSTER_K));
-    const int tiles = smaller(count, window > 1 ? window : 1);
+    const gk_u64 step =
+        ((gk_u64)rows * BLOCK_M + (gk_u64)cols * BLOCK_N) * (BLOCK_K * 4 * CLUSTER_K);
+    const int tiles = smaller(count, step < AHEAD_BYTES ? AHEAD_BYTES / (int)step : 1);
     if (elect_one()) {
         GK_NO_UNROLL
         for (int i = col / BLOCK_N; i < tiles * A_BOXES; i += cols) {
