@@ -541,7 +541,7 @@ GK_DEVICE void prefetch_unit(const gk_matmul_tma_args &args, const plan &work, c
     __syncwarp();
 }
 
-// By all lanes of a warp; one of them issues. The next kernel may start when few tiles are left.
+// By all lanes of a warp; one of them issues. The next kernel may start when two tiles are left.
 GK_DEVICE void load_units(const gk_matmul_tma_args &args, place p, unsigned char *shared,
                           gk_u64 *full, gk_u64 *empty)
 {
@@ -576,7 +576,7 @@ GK_DEVICE void load_units(const gk_matmul_tma_args &args, place p, unsigned char
                                 k, team.in_x, (gk_u16)team.y_blocks);
             }
             __syncwarp();
-            if (AHEAD > 0 && left == 2) {
+            if (AHEAD > 0 && left == 2 && unit + gridDim.x / CLUSTER >= work.units) {
                 grid_launch_next();
             }
             k += BLOCK_K;

@@ -25,11 +25,11 @@ constexpr int TEAM = BLOCK_M / 64; // warpgroups, 64 rows each
 constexpr int TEAM_THREADS = TEAM * 128;
 constexpr int CONSUMERS = SLICES * TEAM_THREADS;
 constexpr int THREADS = CONSUMERS + 32;
-constexpr int SUMS = BLOCK_N / 2;             // of a thread
-constexpr int OUT_N = BLOCK_N / CLUSTER_K;    // columns that a block stores
-constexpr int CHAINS = BLOCK_N <= 32 ? 2 : 1; // sums of a tile of K that fit beside the others
+constexpr int SUMS = BLOCK_N / 2;          // of a thread
+constexpr int OUT_N = BLOCK_N / CLUSTER_K; // columns that a block stores
 constexpr bool A_K_MAJOR = A_LAYOUT == 0;
 constexpr bool B_K_MAJOR = B_LAYOUT == 1;
+constexpr int CHAINS = BLOCK_N <= 32 && (A_K_MAJOR || SLICES < 3) ? 2 : 1; // sums of a tile of K
 
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4;
 constexpr int B_BYTES = BLOCK_N * BLOCK_K * 4;

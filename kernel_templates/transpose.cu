@@ -8,6 +8,7 @@
 // COPY: contiguous along the same axis, and rows of vectors go straight across.
 #include "gk/transpose_args.h"
 
+#include "gk/prefetch.cuh"
 #include "gk/turn.cuh"
 
 namespace gk {

@@ -342,8 +342,4 @@ inline void prefetch_l2(const void *)
 {
 }
 
-template <int THREADS> inline void prefetch_matrix(const void *, gk_i64, gk_i64, gk_i64)
-{
-}
-
 } // namespace gk

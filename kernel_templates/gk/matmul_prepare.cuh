@@ -6,6 +6,7 @@
 // of first .. last is read; the gaps between rows may be.
 #pragma once
 #include "gk/hopper.cuh"
+#include "gk/prefetch.cuh"
 
 namespace gk {
 

@@ -231,22 +231,4 @@ GK_DEVICE void prefetch_l2(const void *address)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
-// Before grid_wait(): the grid, of blocks of THREADS threads, asks for all lines of a matrix, if it
-// is a small one. Of a larger one what is read first would wait behind the rest.
-template <int THREADS>
-GK_DEVICE void prefetch_matrix(const void *data, gk_i64 rows, gk_i64 row_bytes, gk_i64 pitch)
-{
-    constexpr gk_i64 MOST = 8 << 20;
-    if (rows > MOST || row_bytes > MOST || rows * row_bytes > MOST) {
-        return;
-    }
-    const gk_u32 lines = pitch == row_bytes ? (gk_u32)((rows * row_bytes + 127) / 128)
-                                            : (gk_u32)((row_bytes + 127) / 128);
-    const gk_u32 all = pitch == row_bytes ? lines : lines * (gk_u32)rows;
-    for (gk_u32 i = blockIdx.x * THREADS + threadIdx.x; i < all; i += gridDim.x * THREADS) {
-        const gk_u32 row = pitch == row_bytes ? 0 : i / lines;
-        prefetch_l2((const unsigned char *)data + row * pitch + (gk_i64)(i - row * lines) * 128);
-    }
-}
-
 } // namespace gk

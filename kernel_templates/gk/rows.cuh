@@ -6,6 +6,7 @@
 // head) and behind the last are its edges, which threads take one element at a time.
 #pragma once
 #include "gk/dtypes.cuh"
+#include "gk/prefetch.cuh"
 
 namespace gk {
 

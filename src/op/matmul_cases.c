@@ -40,6 +40,9 @@ const gk_case gki_matmul_cases[GKI_MATMUL_CASES] = {
     EDGE("f32", "nn", 0, 4, 3, 0, 0),
     EDGE("f16", "nn", 8, 8, 4096, 0, 0),
     SMOKE("e4m3+f32", "nt", 64, 64, 64),
+    /* Columns of A at aligned addresses, and as many tiles of K as may share it. */
+    EDGE("f32", "tn", 68, 132, 832, 0, 0),
+    EDGE("f32", "tt", 68, 132, 832, 0, 0),
     /* Both operands, or only one of them, at addresses that allow single elements. */
     EDGE("bf16", "nt", 65, 129, 67, 0, 1),
     EDGE("f16", "nn", 65, 128, 67, 0, 0),

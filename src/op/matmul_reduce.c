@@ -30,7 +30,7 @@ static int64_t ragged(int64_t size, int64_t limit)
 static void shrink(const int64_t *dims, double max_flops, int64_t *small)
 {
     bool done[MATMUL_N_DIMS] = {false, false, false};
-    const double weight[MATMUL_N_DIMS] = {1, 1, 3};
+    const double weight[MATMUL_N_DIMS] = {1, 1, dims[MATMUL_K] > 0 ? 3 : 1};
     const double least = fmax((double)dims[MATMUL_K], 1);
     double budget = fmin(max_flops / 2, max_flops / 100 * least) * weight[MATMUL_K];
     for (int left = MATMUL_N_DIMS; left > 0; left--) {

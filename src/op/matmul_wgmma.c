@@ -267,7 +267,7 @@ static bool from_registers(const gki_wgmma_shape *s)
 static int64_t room_for_sums(const gk_problem *problem, const int32_t *v, const gki_wgmma_shape *s)
 {
     if (v[WGMMA_OVERLAP] == 2) {
-        return 64;
+        return v[WGMMA_CLUSTER_K] == 1 ? 64 : from_registers(s) ? 0 : 48;
     }
     if (v[WGMMA_CONSUMERS] == 3) {
         return from_registers(s) ? 32 : v[WGMMA_CLUSTER_K] > 1 ? 88 : 112;

@@ -104,7 +104,10 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
         return gk_refuse(reason, "%d warpgroups a block, at most 4 of 64 rows",
                          (int)(v[BLOCK_M] / 64 * v[SLICES]));
     }
-    const int32_t most = v[BLOCK_M] > 64 ? 96 : v[SLICES] > 2 ? 32 : v[SLICES] > 1 ? 96 : 128;
+    /* Columns of A are read element by element, which takes registers. */
+    const bool by_elements = problem->layout[MATMUL_A] != GK_LAYOUT_ROW;
+    const int32_t wide = by_elements ? 64 : 96;
+    const int32_t most = v[BLOCK_M] > 64 ? wide : v[SLICES] > 2 ? 32 : v[SLICES] > 1 ? wide : 128;
     if (v[BLOCK_N] > most) {
         return gk_refuse(reason, "no registers for the sums of %d columns, %d at most",
                          (int)v[BLOCK_N], (int)most);

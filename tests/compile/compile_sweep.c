@@ -25,7 +25,7 @@
 #include "op/op.h"
 #include "support/parallel.h"
 
-enum { MAX_CLASSES = 512, MAX_TRIES = 4000 };
+enum { MAX_CLASSES = 1024, MAX_TRIES = 4000 };
 
 typedef struct options {
     const char *arch;
@@ -64,21 +64,49 @@ static void append_class(classes *list, const gk_problem *problem)
     list->items[list->n_items++] = *problem;
 }
 
-/* Of problems that differ in their sizes only the largest is kept: fewest configurations are too
- * large for it. */
+/* How much longer the longest axis is than the others. */
+static double elongation(const gk_problem *problem)
+{
+    double longest = 1;
+    for (int i = 0; i < GK_MAX_DIMS; i++) {
+        longest = (double)problem->dims[i] > longest ? (double)problem->dims[i] : longest;
+    }
+    return longest * longest / volume(problem);
+}
+
+static bool same_class(const gk_problem *a, const gk_problem *b)
+{
+    gk_problem other = *b;
+    memcpy(other.dims, a->dims, sizeof(other.dims));
+    return memcmp(a, &other, sizeof(other)) == 0;
+}
+
+/* Of problems that differ in their sizes only two are kept: the largest, for fewest configurations
+ * are too large for it, and then the most elongated, for those that share a long axis. */
 static void add_class(classes *list, const gk_problem *problem)
 {
+    gk_problem *largest = NULL;
+    gk_problem *longest = NULL;
     for (uint32_t i = 0; i < list->n_items; i++) {
-        gk_problem known = list->items[i];
-        memcpy(known.dims, problem->dims, sizeof(known.dims));
-        if (memcmp(&known, problem, sizeof(known)) == 0) {
-            if (volume(problem) > volume(&list->items[i])) {
-                list->items[i] = *problem;
-            }
-            return;
+        if (same_class(&list->items[i], problem)) {
+            longest = largest != NULL ? &list->items[i] : NULL;
+            largest = largest != NULL ? largest : &list->items[i];
         }
     }
-    append_class(list, problem);
+    if (largest == NULL) {
+        append_class(list, problem);
+        return;
+    }
+    gk_problem other = *problem;
+    if (volume(problem) > volume(largest)) {
+        other = *largest;
+        *largest = *problem;
+    }
+    if (longest == NULL) {
+        append_class(list, &other);
+    } else if (elongation(&other) > elongation(longest)) {
+        *longest = other;
+    }
 }
 
 /* Optional arguments as the output has them, which every op must be able to serve. */

@@ -297,13 +297,14 @@ static void outputs_are_write_only(void **state)
     static const struct {
         gk_dtype dtype;
         int64_t k;
-    } forms[] = {{GK_F32, 3}, {GK_F32, 130}, {GK_F16, 130}};
+        int64_t m; /* and n */
+    } forms[] = {{GK_F32, 3, 5}, {GK_F32, 130, 5}, {GK_F16, 130, 5}, {GK_F32, 832, 8}};
     (void)state;
-    for (int f = 0; f < 3; f++) {
+    for (int f = 0; f < 4; f++) {
         uniform u = {(double)forms[f].k, 0};
         op_operands o;
-        op_operands_create(&o, op_case_ctx, forms[f].dtype, forms[f].dtype, 5, 5, forms[f].k,
-                           false);
+        op_operands_create(&o, op_case_ctx, forms[f].dtype, forms[f].dtype, forms[f].m, forms[f].m,
+                           forms[f].k, false);
         fill(&o.a, 1);
         fill(&o.b, 1);
         assert_true(op_every_config(op_case_ctx, &o, true, check_all, &u) > 0);

@@ -82,7 +82,7 @@ def main():
         m, n, k = (int(size) for size in shape.split("x"))
         for name, make in DATA.items():
             own, peer, variant, agree = compare(gk, make((m, k)), make((k, n)))
-            worse = any(mine > theirs for mine, theirs in zip(own, peer))
+            worse = not all(mine <= theirs for mine, theirs in zip(own, peer))  # NaN is worse
             good = good and agree and not worse
             print(f"{shape:16} {name:10} {variant:10} gk {own[0]:.2e} {own[1]:.2e} {own[2]:.2e}  "
                   f"cuBLAS {peer[0]:.2e} {peer[1]:.2e} {peer[2]:.2e}"

@@ -318,6 +318,11 @@ static void reasons(void **state)
     c.values[WGMMA_CONSUMERS] = 1;
     c.values[WGMMA_CLUSTER_K] = 2;
     refuses(&c, "192 sums a thread, there is room for 128");
+    c = config(64, 128, 64);
+    c.values[WGMMA_CONSUMERS] = 1;
+    c.values[WGMMA_OVERLAP] = 2;
+    c.values[WGMMA_CLUSTER_K] = 2;
+    refuses(&c, "64 sums a thread, there is room for 48");
     c = config(128, 256, 128);
     refuses(&c, "stages");
     c = config(128, 256, 256);
