@@ -12,7 +12,13 @@ constexpr int ROWS = THREADS / GROUP;
 constexpr bool PEELED = X_ALIGN < VECTOR;
 
 // The registers a thread surely makes do with give the number of blocks to fit on a multiprocessor.
-constexpr int REGISTERS = UNROLL * (VECTOR / 4 + 1) + 2 * VEC + 48;
+// Code for sm_120 keeps more addresses in registers.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+constexpr int OTHER_REGISTERS = 72;
+#else
+constexpr int OTHER_REGISTERS = 48;
+#endif
+constexpr int REGISTERS = UNROLL * (VECTOR / 4 + 1) + 2 * VEC + OTHER_REGISTERS;
 constexpr int FITTING = 65536 / (THREADS * ((REGISTERS + 7) / 8 * 8));
 constexpr int WANTED = 1536 / THREADS;
 constexpr int MIN_BLOCKS = FITTING < 1 ? 1 : FITTING < WANTED ? FITTING : WANTED > 0 ? WANTED : 1;
