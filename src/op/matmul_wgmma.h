@@ -72,6 +72,11 @@ void gki_wgmma_describe(const gk_tensor *t, const gk_tensor *c, uint8_t layout, 
  */
 uint32_t gki_wgmma_promotion(const gk_map_desc *desc);
 
+/* matmul_wgmma_f32.c: are these f32 operands that tensor cores may multiply at f32's accuracy here?
+ */
+bool gki_wgmma_check_f32(const gk_problem *problem, const gk_device_info *device,
+                         gk_reason *reason);
+
 /* matmul_wgmma_prepare.c */
 gki_wgmma_form gki_wgmma_form_of(const gk_problem *problem, int arg, bool swap);
 int64_t gki_wgmma_prepared_bytes(const gk_problem *problem, int arg, bool swap);

@@ -1,6 +1,6 @@
 /* The matmul variant for f32 on Hopper's tensor cores at f32's accuracy: three bf16 parts a number,
  * six products of parts. */
-#include "op/matmul.h"
+#include "op/matmul_wgmma.h"
 
 #include <gk/base.h>
 #include <gk/ops.h>
@@ -59,8 +59,7 @@ static shape shape_of(const gk_problem *problem, const gk_config *config)
     return s;
 }
 
-static bool check_problem(const gk_problem *problem, const gk_device_info *device,
-                          gk_reason *reason)
+bool gki_wgmma_check_f32(const gk_problem *problem, const gk_device_info *device, gk_reason *reason)
 {
     const uint8_t c = problem->dtype[MATMUL_C];
     if (problem->dtype[MATMUL_A] != GK_F32 || problem->dtype[MATMUL_B] != GK_F32) {
@@ -85,7 +84,7 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
                   gk_reason *reason)
 {
     const int32_t *v = config->values;
-    if (!check_problem(problem, device, reason)) {
+    if (!gki_wgmma_check_f32(problem, device, reason)) {
         return false;
     }
     const shape s = shape_of(problem, config);

@@ -61,21 +61,8 @@ static shape shape_of(const gk_problem *problem, const int32_t *v)
 static bool check_problem(const gk_problem *problem, const gk_device_info *device,
                           gk_reason *reason)
 {
-    const uint8_t c = problem->dtype[MATMUL_C];
-    if (problem->dtype[MATMUL_A] != GK_F32 || problem->dtype[MATMUL_B] != GK_F32) {
-        return gk_refuse(reason, "splits f32 operands, a is %s",
-                         gk_dtype_name((gk_dtype)problem->dtype[MATMUL_A]));
-    }
-    if (problem->attrs[MATMUL_MATH] != GK_MATH_DEFAULT) {
-        return gk_refuse(reason, "math is %s, tensor cores give f32's accuracy by default only",
-                         problem->attrs[MATMUL_MATH] == GK_MATH_F32 ? "f32" : "tf32");
-    }
-    if (c != GK_F32 && c != GK_F16 && c != GK_BF16) {
-        return gk_refuse(reason, "c is %s, must be f32, f16 or bf16", gk_dtype_name((gk_dtype)c));
-    }
-    if (device->cc != 90) {
-        return gk_refuse(reason, "made for compute capability 9.0, the device has %d.%d",
-                         (int)device->cc / 10, (int)device->cc % 10);
+    if (!gki_wgmma_check_f32(problem, device, reason)) {
+        return false;
     }
     for (int arg = MATMUL_A; arg <= MATMUL_B; arg++) {
         if (problem->layout[arg] == GK_LAYOUT_STRIDED || problem->align[arg] < 16) {
