@@ -3,6 +3,7 @@
 // the last are taken one by one, by the last block.
 #include "gk/map_args.h"
 #include "gk/map_operands.cuh"
+#include "gk/prefetch.cuh"
 
 namespace gk {
 
@@ -31,6 +32,26 @@ GK_DEVICE void load_inputs(const gk_map_args &args, gk_i64 index, map_inputs &in
     }
     if constexpr (loads_vectors(HAS_X4, X4_LAYOUT)) {
         in.x4.template load<LOADS>(args.x[4], index, 1);
+    }
+}
+
+// Before grid_begin(): `count` elements of each input from element `index` on.
+GK_DEVICE void prefetch_inputs(const gk_map_args &args, gk_i64 index, gk_i64 count)
+{
+    if constexpr (loads_vectors(HAS_X0, X0_LAYOUT)) {
+        prefetch_first<THREADS>((const X0_TYPE *)args.x[0] + index, count * sizeof(X0_TYPE));
+    }
+    if constexpr (loads_vectors(HAS_X1, X1_LAYOUT)) {
+        prefetch_first<THREADS>((const X1_TYPE *)args.x[1] + index, count * sizeof(X1_TYPE));
+    }
+    if constexpr (loads_vectors(HAS_X2, X2_LAYOUT)) {
+        prefetch_first<THREADS>((const X2_TYPE *)args.x[2] + index, count * sizeof(X2_TYPE));
+    }
+    if constexpr (loads_vectors(HAS_X3, X3_LAYOUT)) {
+        prefetch_first<THREADS>((const X3_TYPE *)args.x[3] + index, count * sizeof(X3_TYPE));
+    }
+    if constexpr (loads_vectors(HAS_X4, X4_LAYOUT)) {
+        prefetch_first<THREADS>((const X4_TYPE *)args.x[4] + index, count * sizeof(X4_TYPE));
     }
 }
 
@@ -92,13 +113,18 @@ GK_KERNEL(THREADS, 1, gk_map_args, args)
     using namespace gk;
     const gk_i64 vectors = (args.n - args.head) / VEC;
     const gk_i64 stride = (gk_i64)gridDim.x * STEP;
+    const gk_i64 own = (gk_i64)blockIdx.x * STEP;
     map_inputs in[UNROLL];
+    if (own < vectors) {
+        prefetch_inputs(args, args.head + own * VEC,
+                        (own + STEP < vectors ? STEP : vectors - own) * VEC);
+    }
     grid_begin();
     GK_UNROLL
     for (int u = 0; u < UNROLL; u++) {
         load_single<true>(args, 0, in[u]);
     }
-    for (gk_i64 first = (gk_i64)blockIdx.x * STEP; first < vectors; first += stride) {
+    for (gk_i64 first = own; first < vectors; first += stride) {
         if (first + STEP <= vectors) {
             run_step<true>(args, first + threadIdx.x, vectors, in);
         } else {

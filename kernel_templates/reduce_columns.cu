@@ -132,6 +132,12 @@ GK_KERNEL(THREADS, gk::MIN_BLOCKS, gk_reduce_args, args)
     for (int i = 0; i < VEC; i++) {
         s[i] = identity();
     }
+    if (c.width > 0 && lane % (PREFETCH_LINE / VECTOR) == 0 &&
+        prefetch_share(STEP * TILE * SIZE) > 0) {
+        for (gk_i64 r = step_first + row; r < step_first + STEP && r < c.end; r += ROWS) {
+            prefetch_l2(c.x + r * c.step);
+        }
+    }
     grid_begin();
     if (c.width > 0) {
         GK_NO_UNROLL

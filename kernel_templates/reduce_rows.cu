@@ -129,6 +129,8 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_reduce_args, args)
 
     state s = identity();
     const int lane = (int)(threadIdx.x % GROUP);
+    prefetch_lines(r.x + group_first * VEC,
+                   prefetch_share((vectors - group_first) * (ROWS * VECTOR)) / ROWS, lane, GROUP);
     grid_begin();
     GK_NO_UNROLL
     for (; group_first < vectors; group_first += STEP) {

@@ -184,6 +184,22 @@ GK_DEVICE void take_edge(const gk_transpose_args &args, const tile &t, const uni
     }
 }
 
+// What may be asked for before the kernel in front has ended.
+GK_DEVICE void prefetch_tile(const gk_transpose_args &args, const tile &t)
+{
+    if (args.x_col_stride != 1 ||
+        (!BATCHED && prefetch_matrix<THREADS>(args.x, args.rows, args.cols * SIZE,
+                                              args.x_row_stride * SIZE))) {
+        return;
+    }
+    constexpr int LANES = (TILE_C * SIZE + PREFETCH_LINE - 1) / PREFETCH_LINE; // to a row
+    if (prefetch_share(TILE_R * TILE_C * SIZE) > 0) {
+        for (int r = (int)threadIdx.x / LANES; r < t.rows; r += THREADS / LANES) {
+            prefetch_lines(t.x + r * args.x_row_stride, t.cols * SIZE, threadIdx.x % LANES, LANES);
+        }
+    }
+}
+
 template <bool FULL>
 GK_DEVICE void take(const gk_transpose_args &args, const tile &t, unsigned char *shared)
 {
@@ -249,9 +265,7 @@ GK_KERNEL(THREADS, 1, gk_transpose_args, args)
     const gk::tile t = gk::tile_of(args);
     const bool full = gk::UNITS % THREADS == 0 && gk::CHUNKS % THREADS == 0 && t.rows == TILE_R &&
                       t.cols == TILE_C;
-    if (!BATCHED && args.x_col_stride == 1) {
-        gk::prefetch_matrix<THREADS>(args.x, args.rows, args.cols * SIZE, args.x_row_stride * SIZE);
-    }
+    gk::prefetch_tile(args, t);
     gk::grid_begin();
     if constexpr (COPY) {
         if (full) {

@@ -217,11 +217,11 @@ GK_DEVICE void grid_launch_next()
 }
 
 // Both, where a kernel does nothing worth mentioning before it reads: the next kernel's blocks come
-// in as this one's leave.
+// in as this one's leave, or while it waits itself if all of it is there.
 GK_DEVICE void grid_begin()
 {
-    grid_wait();
     grid_launch_next();
+    grid_wait();
 }
 
 // Asks for the line of device memory at that address in the second-level cache. What is written

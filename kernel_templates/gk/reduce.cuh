@@ -7,6 +7,7 @@
 // of the first NaN, else of the first of the largest.
 #pragma once
 #include "gk/dtypes.cuh"
+#include "gk/prefetch.cuh"
 #include "gk/reduce_args.h"
 #include "gk/vector_memory.cuh"
 

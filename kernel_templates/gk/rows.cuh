@@ -150,16 +150,6 @@ struct row_view {
     }
 };
 
-// What may be asked for before the kernel in front has ended.
-template <int THREADS> GK_DEVICE void prefetch_x(const gk_rows_args &args)
-{
-    if constexpr (X_UNIT && ONE_AXIS) {
-        constexpr gk_i64 BYTES = (gk_i64)sizeof(X_TYPE);
-        prefetch_matrix<THREADS>(args.x, args.rows, args.cols * BYTES,
-                                 args.x_row_stride[0] * BYTES);
-    }
-}
-
 constexpr int OUT_WIDE = smaller(VEC * (int)sizeof(OUT_TYPE), 16);
 
 GK_DEVICE row_view view_of(const gk_rows_args &args, gk_i64 row)
@@ -193,6 +183,26 @@ GK_DEVICE row_view view_of(const gk_rows_args &args, gk_i64 row)
     view.edges = (int)(cols - view.vectors * VEC);
     view.wide = OUT_UNIT && (gk_u64)(view.out + view.head) % OUT_WIDE == 0;
     return view;
+}
+
+// Before grid_begin(): if x is small, all blocks ask for all of it.
+template <int THREADS> GK_DEVICE bool prefetch_x(const gk_rows_args &args)
+{
+    if constexpr (X_UNIT && ONE_AXIS) {
+        return prefetch_matrix<THREADS>(args.x, args.rows, args.cols * SIZE,
+                                        args.x_row_stride[0] * SIZE);
+    }
+    return false;
+}
+
+// Or else a block asks for `count` vectors of the row that it reads first, from vector `v` on.
+template <int THREADS>
+GK_DEVICE void prefetch_x(const gk_rows_args &args, const row_view &view, gk_i64 v, gk_i64 count)
+{
+    if (!prefetch_x<THREADS>(args) && X_UNIT && v < view.vectors) {
+        const gk_i64 left = view.vectors - v;
+        prefetch_first<THREADS>(view.x + v * VEC, (count < left ? count : left) * (VEC * SIZE));
+    }
 }
 
 // Vector `v`, or what lies outside the row.

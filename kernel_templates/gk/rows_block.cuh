@@ -18,13 +18,15 @@ struct block_merger {
     }
 };
 
+// From the block's vector `begin` on it has `count` of each row.
 template <class Row, class Merger>
 GK_DEVICE void rows_through(const gk_rows_args &args, Row &held, Merger &merger, gk_i64 begin,
-                            gk_i64 row, gk_i64 step)
+                            gk_i64 count, gk_i64 row, gk_i64 step)
 {
-    prefetch_x<THREADS>(args);
+    const row_view first = view_of(args, row);
+    prefetch_x<THREADS>(args, first, begin, count);
     grid_begin();
-    held.load_all(view_of(args, row), begin, THREADS);
+    held.load_all(first, begin + threadIdx.x, THREADS);
     GK_NO_UNROLL
     while (row < args.rows) {
         row += step;
@@ -44,7 +46,7 @@ GK_DEVICE void rows_held(const gk_rows_args &args, Merger &merger, unsigned char
     const gk_i64 step = gridDim.x / PARTS;
     if constexpr (N > 0) {
         row_in_registers<N, THREAD_EDGES> held;
-        rows_through(args, held, merger, (gk_i64)rank * (THREADS * N) + threadIdx.x, row, step);
+        rows_through(args, held, merger, (gk_i64)rank * (THREADS * N), THREADS * N, row, step);
     } else {
         row_in_shared<THREAD_EDGES, factors_ahead(THREADS)> held;
         const gk_i64 most = (most_vectors(args.cols) + PARTS * THREADS - 1) / (PARTS * THREADS);
@@ -52,7 +54,7 @@ GK_DEVICE void rows_held(const gk_rows_args &args, Merger &merger, unsigned char
         held.limit = (rank + 1) * most * THREADS;
         held.space = space + threadIdx.x * (VEC * SIZE);
         held.pitch = THREADS * VEC * SIZE;
-        rows_through(args, held, merger, rank * most * THREADS + threadIdx.x, row, step);
+        rows_through(args, held, merger, rank * most * THREADS, most * THREADS, row, step);
     }
 }
 

@@ -41,6 +41,7 @@ GK_DEVICE void rows_split(const gk_rows_args &args)
     held.limit = (part + 1) * share;
     held.space = shared + 2 * (THREADS / 32) * sizeof(summary_slot) + threadIdx.x * (VEC * SIZE);
     held.pitch = THREADS * VEC * SIZE;
+    prefetch_x<THREADS>(args, view_of(args, blockIdx.x / parts), part * share, share);
     grid_begin();
     GK_NO_UNROLL
     for (gk_i64 row = blockIdx.x / parts; row < args.rows; row += groups) {

@@ -80,6 +80,8 @@ GK_DEVICE void rows_stream(const gk_rows_args &args)
 {
     GK_DYNAMIC_SHARED(shared);
     unsigned turn = 0;
+    const row_view first = view_of(args, blockIdx.x);
+    prefetch_x<THREADS>(args, first, 0, first.vectors);
     grid_begin();
     GK_NO_UNROLL
     for (gk_i64 row = blockIdx.x; row < args.rows; row += gridDim.x) {

@@ -12,7 +12,16 @@ GK_DEVICE void rows_warp(const gk_rows_args &args)
     gk_i64 row = (gk_i64)blockIdx.x * (GROUPS * ROWS) + threadIdx.x / LANES;
     gk_i64 left = args.rows - (gk_i64)blockIdx.x * (GROUPS * ROWS);
     row_in_registers<VECTORS, ceil_div(MOST_EDGES, LANES)> held[ROWS];
-    prefetch_x<WARPS * 32>(args);
+    if (!prefetch_x<WARPS * 32>(args) && X_UNIT) {
+        const gk_u32 bytes = prefetch_share(GROUPS * ROWS * args.cols * SIZE);
+        GK_UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            if (row + r * GROUPS < args.rows) {
+                prefetch_lines(view_of(args, row + r * GROUPS).x, bytes / (GROUPS * ROWS), lane,
+                               LANES);
+            }
+        }
+    }
     grid_begin();
     GK_UNROLL
     for (int r = 0; r < ROWS; r++) {

@@ -27,6 +27,7 @@ typedef struct work {
     int64_t shapes[MAX_SHAPES][GK_MAX_DIMS];
     uint32_t n_shapes;
     atomic_uint next;
+    atomic_uint done;
 } work;
 
 /* What the thread is running, for a signal handler. */
@@ -39,6 +40,15 @@ static void on_crash(int number)
     (void)!write(STDOUT_FILENO, current, strlen(current));
     (void)!write(STDOUT_FILENO, "\n", 1);
     _exit(number == SIGSEGV || number == SIGBUS ? 1 : 3);
+}
+
+/* Ctrl-C, or a time limit: what is under way is finished, and what was run is printed. */
+static volatile sig_atomic_t stopped;
+
+static void on_stop(int number)
+{
+    (void)number;
+    stopped = 1;
 }
 
 static void note(const op_harness *h, const op_item *item, const int64_t *dims)
@@ -264,8 +274,9 @@ static void run_item(work *w, uint32_t index)
 static void *worker(void *user)
 {
     work *w = user;
-    for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->n_items;) {
+    for (uint32_t i; !stopped && (i = atomic_fetch_add(&w->next, 1)) < w->n_items;) {
         run_item(w, i);
+        atomic_fetch_add(&w->done, 1);
     }
     return NULL;
 }
@@ -462,11 +473,15 @@ static int run(op_harness *h)
     free(w.items);
     gk_statistics stats = {.struct_size = sizeof(stats)};
     (void)gk_stats(h->ctx, &stats);
+    const uint32_t done = atomic_load(&w.done);
+    if (done < w.n_items) {
+        printf("STOPPED: %u of %u kernels and operands were not run\n", w.n_items - done, w.n_items);
+    }
     printf("%s on %s: %u kernels and operands, %" PRIuFAST64 " runs passed, %" PRIuFAST64
            " failed, %" PRIuFAST64 " configurations refused, %" PRIu64 " compiles\n",
-           h->options.op, h->device.name, w.n_items, atomic_load(&h->passed),
+           h->options.op, h->device.name, done, atomic_load(&h->passed),
            atomic_load(&h->failed), atomic_load(&h->refused), stats.compiles);
-    return atomic_load(&h->failed) != 0 || atomic_load(&h->passed) == 0;
+    return atomic_load(&h->failed) != 0 || atomic_load(&h->passed) == 0 || done < w.n_items;
 }
 
 int op_harness_main(int argc, char **argv, const op_harness_options *defaults)
@@ -479,6 +494,8 @@ int op_harness_main(int argc, char **argv, const op_harness_options *defaults)
     }
     signal(SIGSEGV, on_crash);
     signal(SIGBUS, on_crash);
+    signal(SIGINT, on_stop);
+    signal(SIGTERM, on_stop);
     h.is_cpu = strcmp(h.options.device, "cpu") == 0;
     const gk_context_options options = {
         .struct_size = sizeof(options), .cache_path = ":memory:", .mode = GK_MODE_HEURISTIC};

@@ -63,6 +63,7 @@ static void fail(const job *j, const char *format, ...)
     flockfile(stdout);
     printf("FAIL %s\n", what);
     print_words(j);
+    fflush(stdout);
     funlockfile(stdout);
     atomic_fetch_add(&j->h->failed, 1);
 }
