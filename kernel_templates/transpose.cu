@@ -188,8 +188,8 @@ GK_DEVICE void take_edge(const gk_transpose_args &args, const tile &t, const uni
 GK_DEVICE void prefetch_tile(const gk_transpose_args &args, const tile &t)
 {
     if (args.x_col_stride != 1 ||
-        (!BATCHED && prefetch_matrix<THREADS>(args.x, args.rows, args.cols * SIZE,
-                                              args.x_row_stride * SIZE))) {
+        (!BATCHED &&
+         prefetch_matrix<THREADS>(args.x, args.rows, args.cols * SIZE, args.x_row_stride * SIZE))) {
         return;
     }
     constexpr int LANES = (TILE_C * SIZE + PREFETCH_LINE - 1) / PREFETCH_LINE; // to a row

@@ -475,12 +475,13 @@ static int run(op_harness *h)
     (void)gk_stats(h->ctx, &stats);
     const uint32_t done = atomic_load(&w.done);
     if (done < w.n_items) {
-        printf("STOPPED: %u of %u kernels and operands were not run\n", w.n_items - done, w.n_items);
+        printf("STOPPED: %u of %u kernels and operands were not run\n", w.n_items - done,
+               w.n_items);
     }
     printf("%s on %s: %u kernels and operands, %" PRIuFAST64 " runs passed, %" PRIuFAST64
            " failed, %" PRIuFAST64 " configurations refused, %" PRIu64 " compiles\n",
-           h->options.op, h->device.name, done, atomic_load(&h->passed),
-           atomic_load(&h->failed), atomic_load(&h->refused), stats.compiles);
+           h->options.op, h->device.name, done, atomic_load(&h->passed), atomic_load(&h->failed),
+           atomic_load(&h->refused), stats.compiles);
     return atomic_load(&h->failed) != 0 || atomic_load(&h->passed) == 0 || done < w.n_items;
 }
 
