@@ -51,8 +51,10 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
         return gk_refuse(reason, "half of a vector of %d bytes stays empty", (int)v[VECTOR]);
     }
     const int64_t held = (s.inputs + s.out) * v[VECTOR] / s.widest * v[UNROLL];
-    if (held > 256) {
-        return gk_refuse(reason, "holds %lld bytes of vectors, at most 256", (long long)held);
+    const int64_t most = v[THREADS] > 256 ? 192 : 256; /* of 128 registers, addresses take some */
+    if (held > most) {
+        return gk_refuse(reason, "holds %lld bytes of vectors, at most %d", (long long)held,
+                         (int)most);
     }
     return true;
 }
