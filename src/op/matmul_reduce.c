@@ -117,13 +117,14 @@ bool gki_matmul_part(const gk_call *call, uint32_t index, int64_t max_flops, gk_
                      gk_call *out)
 {
     enum { PARTS = 8 };
+    static const double MOST = 0x1p16; /* elements of C: each takes the host some time to check */
     const int64_t m = call->args[MATMUL_C]->shape[0];
     const int64_t n = call->args[MATMUL_C]->shape[1];
     const int64_t k = call->args[MATMUL_A]->shape[1];
     if (index >= PARTS || m == 0 || n == 0) {
         return false;
     }
-    const double elements = (double)max_flops / 2 / (k > 0 ? (double)k : 1);
+    const double elements = fmin((double)max_flops / 2 / (k > 0 ? (double)k : 1), MOST);
     const double side = fmax(1, sqrt(elements));
     const int64_t part_m = (int64_t)fmin((double)m, fmax(side, elements / (double)n));
     const int64_t part_n = (int64_t)fmin((double)n, fmax(1, elements / (double)part_m));

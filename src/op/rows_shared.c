@@ -212,8 +212,11 @@ static int64_t rows_for(const gk_tensor *x, int64_t max_flops)
  * more than one element keeps two at least, so that its stride keeps its meaning. */
 bool gki_rows_reduce(const gk_call *call, int64_t max_flops, gk_tensor *tensors, gk_call *out)
 {
+    static const int64_t ENOUGH = ROWS_FLOPS << 18; /* an element takes the host time to check */
     const gk_tensor *x = call->args[ROWS_X];
-    const int64_t limit = rows_for(x, max_flops);
+    const int64_t few = gki_rows_smaller(rows_for(x, max_flops), 3);
+    const int64_t enough = rows_for(x, gki_rows_smaller(max_flops, ENOUGH));
+    const int64_t limit = enough > few ? enough : few;
     int64_t left = limit;
     int64_t rows = 1;
     copy_call(call, tensors, out);

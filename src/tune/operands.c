@@ -130,25 +130,42 @@ static bool has_values(const gki_operands *o, const gki_operand *arg)
     return arg->present && (!arg->is_output || o->reads_output);
 }
 
+/* `n` elements, `step` elements apart, from element `offset` on: the input's values, or poison. */
+static void fill_line(const gki_operands *o, uint32_t i, unsigned char *elements, int64_t offset,
+                      int64_t step, int64_t n)
+{
+    const gki_operand *arg = &o->args[i];
+    const int64_t size = (int64_t)gk_dtype_size(arg->dtype);
+    const bool values = has_values(o, arg);
+    const int64_t longest = step == 1 ? GKI_PERIOD : 1;
+    for (int64_t at = 0; at < n; at += longest) {
+        const int64_t run = n - at < longest ? n - at : longest;
+        unsigned char *to = elements + (offset + at * step) * size;
+        if (values) {
+            memcpy(to, gki_operands_value(o, i, offset + at * step), (size_t)(run * size));
+        } else {
+            memset(to, gki_poison_byte(arg->dtype), (size_t)(run * size));
+        }
+    }
+}
+
 /* The whole region, byte by byte: elements, and between and around them what must not be read
  * (NaN) or written (the guard byte). */
 static gk_status make_image(const gki_operands *o, uint32_t i, gki_operand *arg)
 {
-    size_t size = gk_dtype_size(arg->dtype);
     arg->image = gki_alloc((size_t)arg->region_bytes);
     if (arg->image == NULL) {
         return gki_fail_nomem("tune", (size_t)arg->region_bytes);
     }
     memset(arg->image, arg->is_output ? GKI_GUARD_BYTE : 0xff, (size_t)arg->region_bytes);
-    bool values = has_values(o, arg);
-    unsigned char *elements = arg->image + arg->first;
-    for (gki_walk w = gki_walk_begin(&arg->shape); !w.done; gki_walk_next(&w)) {
-        unsigned char *element = elements + (size_t)w.offset * size;
-        if (values) {
-            memcpy(element, gki_operands_value(o, i, w.offset), size);
-        } else {
-            memset(element, gki_poison_byte(arg->dtype), size);
-        }
+    const int32_t last = arg->shape.rank - 1;
+    gk_tensor lines = arg->shape;
+    if (last >= 0) {
+        lines.shape[last] = lines.shape[last] > 0 ? 1 : 0;
+    }
+    for (gki_walk w = gki_walk_begin(&lines); !w.done; gki_walk_next(&w)) {
+        fill_line(o, i, arg->image + arg->first, w.offset, last >= 0 ? arg->shape.stride[last] : 1,
+                  last >= 0 ? arg->shape.shape[last] : 1);
     }
     return GK_OK;
 }

@@ -89,4 +89,9 @@ gki_walk gki_walk_begin(const gk_tensor *tensor);
 void gki_walk_next(gki_walk *walk);
 int64_t gki_tensor_elements(const gk_tensor *tensor);
 
+/* Copies a tensor's elements, of `size` bytes, from `from`, where its first lies: to the same
+ * places behind `to`, or packed in row-major order. */
+void gki_copy_elements(const gk_tensor *tensor, size_t size, unsigned char *to, bool packed,
+                       const unsigned char *from);
+
 #endif

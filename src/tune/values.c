@@ -59,6 +59,50 @@ void gki_walk_next(gki_walk *walk)
     walk->done = true;
 }
 
+/* Steps in bytes. */
+static inline void copy_steps(unsigned char *to, int64_t to_step, const unsigned char *from,
+                              int64_t from_step, int64_t n, size_t size)
+{
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(to + i * to_step, from + i * from_step, size);
+    }
+}
+
+/* A loop for each size, in which a copy is a load and a store. */
+static void copy_line(unsigned char *to, int64_t to_step, const unsigned char *from,
+                      int64_t from_step, int64_t n, size_t size)
+{
+    if (to_step == (int64_t)size && from_step == (int64_t)size) {
+        memcpy(to, from, (size_t)n * size);
+    } else if (size == 1) {
+        copy_steps(to, to_step, from, from_step, n, 1);
+    } else if (size == 2) {
+        copy_steps(to, to_step, from, from_step, n, 2);
+    } else if (size == 4) {
+        copy_steps(to, to_step, from, from_step, n, 4);
+    } else {
+        copy_steps(to, to_step, from, from_step, n, size);
+    }
+}
+
+void gki_copy_elements(const gk_tensor *tensor, size_t size, unsigned char *to, bool packed,
+                       const unsigned char *from)
+{
+    gk_tensor lines = *tensor;
+    int64_t n = 1;
+    int64_t step = (int64_t)size;
+    if (tensor->rank > 0) {
+        n = tensor->shape[tensor->rank - 1];
+        step *= tensor->stride[tensor->rank - 1];
+        lines.shape[tensor->rank - 1] = n > 0 ? 1 : 0;
+    }
+    for (gki_walk w = gki_walk_begin(&lines); !w.done; gki_walk_next(&w)) {
+        const int64_t at = w.offset * (int64_t)size;
+        copy_line(packed ? to : to + at, packed ? (int64_t)size : step, from + at, step, n, size);
+        to += packed ? n * (int64_t)size : 0;
+    }
+}
+
 int64_t gki_tensor_elements(const gk_tensor *tensor)
 {
     int64_t count = 1;

@@ -8,10 +8,10 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/numeric.h"
+#include "tune/verify_part.h"
 
 enum {
     MAX_PARTS = 5,
-    ONE_COPY_BYTES = 512 << 10, /* parts of up to this extent come in one copy */
     WHOLE_ELEMENTS = 1 << 20,
     SCAN_CHUNKS = 64,
     SCAN_CHUNK_BYTES = 256 << 10,
@@ -19,20 +19,11 @@ enum {
 static const double WHOLE_FLOPS = 5e7;
 static const int64_t PART_FLOPS = 2000000;
 
-typedef struct part {
-    gk_tensor view; /* of the output; data is NULL */
-    int64_t base;   /* in elements, from the output's first */
-    int64_t count;
-    double *want;
-    double *scale;
-    unsigned char *got; /* packed, of the last run */
-} part;
-
 struct gki_verifier {
     gki_operands *operands;
     gk_tolerance tolerance;
     bool whole;
-    part parts[MAX_PARTS];
+    gki_part parts[MAX_PARTS];
     uint32_t n_parts;
     unsigned char *region; /* what was copied from the device */
     size_t region_bytes;
@@ -59,102 +50,9 @@ bool gki_verifier_fits(const gk_op_desc *op, const gk_call *call, const gk_probl
     return fits;
 }
 
-/* Host tensors, packed, with the values that the device's views hold. */
-typedef struct host_call {
-    gk_tensor tensors[GK_MAX_ARGS];
-    gk_call call;
-} host_call;
-
-static void host_call_free(host_call *h)
-{
-    for (uint32_t i = 0; i < GK_MAX_ARGS; i++) {
-        gki_free(h->tensors[i].data);
-    }
-}
-
-static int64_t offset_in(const gki_operands *o, uint32_t i, const gk_tensor *view)
-{
-    const char *first = gki_operands_call(o, 0)->args[i]->data;
-    return ((const char *)view->data - first) / (int64_t)gk_dtype_size((gk_dtype)view->dtype);
-}
-
-static gk_status gather_arg(const gki_operands *o, uint32_t i, const gk_tensor *view,
-                            gk_tensor *host)
-{
-    size_t size = gk_dtype_size((gk_dtype)view->dtype);
-    size_t bytes = (size_t)gki_tensor_elements(view) * size;
-    *host = *view;
-    int64_t stride = 1;
-    for (int32_t axis = view->rank; axis-- > 0;) {
-        host->stride[axis] = stride;
-        stride *= view->shape[axis] > 0 ? view->shape[axis] : 1;
-    }
-    unsigned char *data = gki_calloc(1, bytes + size);
-    host->data = data;
-    if (data == NULL) {
-        return gki_fail_nomem("tune", bytes);
-    }
-    if (o->args[i].is_output && !o->reads_output) {
-        return GK_OK;
-    }
-    int64_t base = offset_in(o, i, view);
-    size_t at = 0;
-    for (gki_walk w = gki_walk_begin(view); !w.done; gki_walk_next(&w)) {
-        memcpy(data + at, gki_operands_value(o, i, base + w.offset), size);
-        at += size;
-    }
-    return GK_OK;
-}
-
-static gk_status gather(const gki_operands *o, const gk_call *views, host_call *host)
-{
-    memset(host, 0, sizeof(*host));
-    memcpy(host->call.attrs, views->attrs, sizeof(views->attrs));
-    host->call.text = views->text;
-    gk_status status = GK_OK;
-    for (uint32_t i = 0; i < o->op->n_args && status == GK_OK; i++) {
-        if (views->args[i] != NULL) {
-            status = gather_arg(o, i, views->args[i], &host->tensors[i]);
-            host->call.args[i] = &host->tensors[i];
-        }
-    }
-    return status;
-}
-
-static gk_status refer(const gki_operands *o, const gk_call *views, part *p)
-{
-    host_call host;
-    gk_status status = gather(o, views, &host);
-    gk_problem problem;
-    memset(&problem, 0, sizeof(problem));
-    problem.op = o->problem.op;
-    if (status == GK_OK) {
-        status = o->op->infer(&host.call, &problem);
-    }
-    if (status == GK_OK) {
-        size_t count = (size_t)p->count + 1;
-        p->want = gki_calloc(count, sizeof(double));
-        p->scale = gki_calloc(count, sizeof(double));
-        p->got = gki_calloc(count, gk_dtype_size(o->args[o->output].dtype));
-        if (p->want == NULL || p->scale == NULL || p->got == NULL) {
-            status = gki_fail_nomem("tune", count * sizeof(double));
-        } else {
-            o->op->reference(&host.call, &problem, p->want, p->scale);
-        }
-    }
-    host_call_free(&host);
-    return status;
-}
-
 static gk_status add_part(gki_verifier *v, const gk_call *views)
 {
-    const gki_operands *o = v->operands;
-    part *p = &v->parts[v->n_parts++];
-    p->view = *views->args[o->output];
-    p->base = offset_in(o, o->output, &p->view);
-    p->view.data = NULL;
-    p->count = gki_tensor_elements(&p->view);
-    return refer(o, views, p);
+    return gki_part_create(&v->parts[v->n_parts++], v->operands, views);
 }
 
 static gk_status add_parts(gki_verifier *v)
@@ -181,7 +79,7 @@ static gk_status add_parts(gki_verifier *v)
 static gk_status make_buffers(gki_verifier *v)
 {
     const gki_operands *o = v->operands;
-    size_t largest = SCAN_CHUNK_BYTES > ONE_COPY_BYTES ? SCAN_CHUNK_BYTES : ONE_COPY_BYTES;
+    size_t largest = SCAN_CHUNK_BYTES;
     int64_t count = 0;
     for (uint32_t i = 0; i < o->op->n_args; i++) {
         if (o->args[i].image != NULL && (size_t)o->args[i].region_bytes > largest) {
@@ -189,6 +87,8 @@ static gk_status make_buffers(gki_verifier *v)
         }
     }
     for (uint32_t i = 0; i < v->n_parts; i++) {
+        const size_t room = v->whole ? 0 : gki_part_room(&v->parts[i]);
+        largest = room > largest ? room : largest;
         count = v->parts[i].count > count ? v->parts[i].count : count;
     }
     v->region_bytes = largest;
@@ -230,9 +130,7 @@ void gki_verifier_destroy(gki_verifier **verifier)
         return;
     }
     for (uint32_t i = 0; i < v->n_parts; i++) {
-        gki_free(v->parts[i].want);
-        gki_free(v->parts[i].scale);
-        gki_free(v->parts[i].got);
+        gki_part_free(&v->parts[i]);
     }
     gki_free(v->region);
     gki_free(v->fresh);
@@ -334,138 +232,11 @@ static gk_status check_ends(gki_verifier *v, gki_verdict *verdict)
 
 /* --- elements --- */
 
-/* The axis of the largest stride that is not taken yet; the rank if there is none. */
-static int32_t outermost(const gk_tensor *tensor, const bool *taken)
-{
-    int32_t found = tensor->rank;
-    for (int32_t axis = 0; axis < tensor->rank; axis++) {
-        if (!taken[axis] &&
-            (found == tensor->rank || tensor->stride[axis] > tensor->stride[found])) {
-            found = axis;
-        }
-    }
-    return found;
-}
-
-/* Where an element lies, as "(3, 17)". */
-static void place_of(const gk_tensor *tensor, int64_t offset, char *out, size_t size)
-{
-    int64_t at[GK_MAX_RANK] = {0};
-    bool taken[GK_MAX_RANK] = {false};
-    for (int32_t axis = outermost(tensor, taken); axis < tensor->rank;
-         axis = outermost(tensor, taken)) {
-        taken[axis] = true;
-        if (tensor->shape[axis] > 1 && tensor->stride[axis] > 0) {
-            at[axis] = offset / tensor->stride[axis];
-            offset -= at[axis] * tensor->stride[axis];
-        }
-    }
-    size_t length = 0;
-    out[0] = '\0';
-    for (int32_t axis = 0; axis < tensor->rank && length < size; axis++) {
-        int wrote = snprintf(out + length, size - length, "%s%lld", axis == 0 ? "(" : ", ",
-                             (long long)at[axis]);
-        length += wrote > 0 ? (size_t)wrote : 0;
-    }
-    if (length + 1 < size) {
-        memcpy(out + length, ")", 2);
-    }
-}
-
-static double error_of(double got, double want, double allowed)
-{
-    if (isnan(want) || isnan(got) || isinf(want) || isinf(got)) {
-        bool same = (isnan(want) && isnan(got)) || got == want;
-        return same ? 0 : 1e9;
-    }
-    double difference = fabs(got - want);
-    if (difference <= 0) {
-        return 0;
-    }
-    double ratio = allowed > 0 ? difference / allowed : 1e9;
-    return ratio < 1e9 ? ratio : 1e9;
-}
-
-static void compare_part(const gki_verifier *v, const part *p, gki_verdict *verdict)
-{
-    const gki_operands *o = v->operands;
-    gk_dtype dtype = o->args[o->output].dtype;
-    size_t i = 0;
-    for (gki_walk w = gki_walk_begin(&p->view); !w.done; gki_walk_next(&w), i++) {
-        double allowed = v->tolerance.absolute + v->tolerance.relative * p->scale[i];
-        double got = gki_numeric_get(dtype, v->fresh, (int64_t)i);
-        double error = error_of(got, p->want[i], allowed);
-        if (error > verdict->max_error) {
-            verdict->max_error = error;
-            if (error > 1) {
-                char place[96];
-                place_of(&o->args[o->output].shape, p->base + w.offset, place, sizeof(place));
-                verdict->status = GKI_TRIAL_WRONG;
-                snprintf(verdict->why, sizeof(verdict->why),
-                         "%s%s is %.9g instead of %.9g, %.3g times the tolerance",
-                         o->op->args[o->output].name, place, got, p->want[i], error);
-            }
-        }
-    }
-}
-
-/* The part's elements, packed, from the region as it was copied. */
-static void pack_part(const part *p, const unsigned char *first, size_t size, unsigned char *out)
-{
-    for (gki_walk w = gki_walk_begin(&p->view); !w.done; gki_walk_next(&w)) {
-        memcpy(out, first + (size_t)w.offset * size, size);
-        out += size;
-    }
-}
-
-/* The part's elements of a large output: in one copy if they lie close, else line by line. */
-static gk_status fetch_part(gki_verifier *v, const part *p)
-{
-    const gki_operand *arg = &v->operands->args[v->operands->output];
-    size_t size = gk_dtype_size(arg->dtype);
-    int64_t first = arg->first + p->base * (int64_t)size;
-    int64_t extent = gk_tensor_extent(&p->view);
-    if (extent <= ONE_COPY_BYTES) {
-        gk_status status = fetch(v, v->region, first, extent);
-        pack_part(p, v->region, size, v->fresh);
-        return status;
-    }
-    int32_t line = p->view.rank - 1;
-    for (int32_t axis = 0; axis < p->view.rank; axis++) {
-        line = p->view.stride[axis] == 1 && p->view.shape[axis] > 1 ? axis : line;
-    }
-    int64_t step = p->view.stride[line] == 1 ? p->view.shape[line] : 1;
-    int64_t limit = (int64_t)(v->region_bytes / size);
-    int64_t inner = 1; /* packed distance of neighbours along the line */
-    for (int32_t axis = line + 1; axis < p->view.rank; axis++) {
-        inner *= p->view.shape[axis];
-    }
-    int64_t index = 0;
-    for (gki_walk w = gki_walk_begin(&p->view); !w.done; gki_walk_next(&w), index++) {
-        if (step > 1 && w.at[line] != 0) {
-            continue;
-        }
-        for (int64_t at = 0; at < step; at += limit) {
-            int64_t n = step - at < limit ? step - at : limit;
-            gk_status status =
-                fetch(v, v->region, first + (w.offset + at) * (int64_t)size, n * (int64_t)size);
-            if (status != GK_OK) {
-                return status;
-            }
-            for (int64_t i = 0; i < n; i++) {
-                memcpy(v->fresh + (size_t)(index + (at + i) * inner) * size,
-                       v->region + (size_t)i * size, size);
-            }
-        }
-    }
-    return GK_OK;
-}
-
-static void judge_part(gki_verifier *v, part *p, bool repeat, gki_verdict *verdict)
+static void judge_part(gki_verifier *v, gki_part *p, bool repeat, gki_verdict *verdict)
 {
     size_t bytes = (size_t)p->count * gk_dtype_size(v->operands->args[v->operands->output].dtype);
     if (!repeat) {
-        compare_part(v, p, verdict);
+        gki_part_compare(p, v->operands, &v->tolerance, v->fresh, verdict);
         memcpy(p->got, v->fresh, bytes);
     } else if (memcmp(p->got, v->fresh, bytes) != 0) {
         verdict->status = GKI_TRIAL_NONDETERMINISTIC;
@@ -483,14 +254,11 @@ static gk_status check_whole(gki_verifier *v, bool repeat, gki_verdict *verdict)
     if (status != GK_OK) {
         return status;
     }
-    part *p = &v->parts[0];
+    gki_part *p = &v->parts[0];
     unsigned char *elements = v->region + arg->first;
-    pack_part(p, elements, size, v->fresh);
+    gki_copy_elements(&p->view, size, v->fresh, true, elements);
     judge_part(v, p, repeat, verdict);
-    for (gki_walk w = gki_walk_begin(&p->view); !w.done; gki_walk_next(&w)) {
-        size_t at = (size_t)w.offset * size;
-        memcpy(elements + at, arg->image + arg->first + at, size);
-    }
+    gki_copy_elements(&p->view, size, elements, false, arg->image + arg->first);
     if (memcmp(v->region, arg->image, (size_t)arg->region_bytes) != 0) {
         untouched(v, arg, v->region, arg->image, 0, arg->region_bytes, verdict);
     }
@@ -522,8 +290,9 @@ static gk_status scan(gki_verifier *v, bool repeat, gki_verdict *verdict)
     bool packed = gki_tensor_elements(&arg->shape) * size == arg->extent;
     bool telling = size > 1 || !gki_numeric_is_integer(arg->dtype);
     int64_t bytes = arg->extent < SCAN_CHUNK_BYTES ? arg->extent : SCAN_CHUNK_BYTES;
-    int64_t chunks = arg->extent > bytes ? SCAN_CHUNKS : 1;
-    int64_t step = (arg->extent - bytes) / (SCAN_CHUNKS - 1) / 16 * 16;
+    int64_t chunks = bytes > 0 ? (arg->extent + bytes - 1) / bytes : 1;
+    chunks = chunks < SCAN_CHUNKS ? chunks : SCAN_CHUNKS;
+    int64_t step = chunks > 1 ? (arg->extent - bytes) / (chunks - 1) / 16 * 16 : 0;
     for (int64_t i = 0; i < chunks; i++) {
         int64_t at = i < chunks - 1 ? i * step : arg->extent - bytes;
         gk_status status = fetch(v, v->region, arg->first + at, bytes);
@@ -538,7 +307,7 @@ static gk_status scan(gki_verifier *v, bool repeat, gki_verdict *verdict)
         } else if (packed && telling && !o->reads_output &&
                    holds_poison(arg, v->region, bytes, &hole)) {
             char place[96];
-            place_of(&arg->shape, (at + hole) / size, place, sizeof(place));
+            gki_place_text(&arg->shape, (at + hole) / size, place, sizeof(place));
             verdict->status = GKI_TRIAL_WRONG;
             verdict->max_error = 1e9;
             snprintf(verdict->why, sizeof(verdict->why), "%s%s was not written",
@@ -561,7 +330,7 @@ gk_status gki_verifier_check(gki_verifier *v, bool repeat, bool deep, gki_verdic
     }
     gk_status status = check_ends(v, verdict);
     for (uint32_t i = 0; i < v->n_parts && status == GK_OK && passed(verdict); i++) {
-        status = fetch_part(v, &v->parts[i]);
+        status = gki_part_fetch(&v->parts[i], v->operands, v->region, v->region_bytes, v->fresh);
         if (status == GK_OK) {
             judge_part(v, &v->parts[i], repeat, verdict);
         }
