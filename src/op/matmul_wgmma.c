@@ -266,13 +266,18 @@ static bool from_registers(const gki_wgmma_shape *s)
 /* Sums that a thread can hold beside what its way out needs, without a spill. */
 static int64_t room_for_sums(const gk_problem *problem, const int32_t *v, const gki_wgmma_shape *s)
 {
+    const bool shares_k = v[WGMMA_CLUSTER_K] > 1;
+    const bool registers = from_registers(s);
     if (v[WGMMA_OVERLAP] == 2) {
-        return v[WGMMA_CLUSTER_K] == 1 ? 64 : from_registers(s) ? 0 : 48;
+        return registers ? (s->cluster > 1 ? 0 : 48) : shares_k ? 48 : 64;
     }
     if (v[WGMMA_CONSUMERS] == 3) {
-        return from_registers(s) ? 32 : v[WGMMA_CLUSTER_K] > 1 ? 88 : 112;
+        return registers ? (shares_k ? 0 : 32) : shares_k ? 64 : 112;
     }
-    if (problem->dtype[MATMUL_BIAS] != 0 || (!s->by_tma && !s->shifted) || v[WGMMA_CLUSTER_K] > 1) {
+    if (registers && shares_k) {
+        return 96;
+    }
+    if (problem->dtype[MATMUL_BIAS] != 0 || (!s->by_tma && !s->shifted) || shares_k) {
         return 128;
     }
     return s->by_tma && gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]) == 2 ? 192 : 160;

@@ -218,6 +218,7 @@ static gk_status race_time(void *user, uint32_t racer, uint32_t runs, bool warm,
 {
     gki_session *s = user;
     const gki_bench *bench = s->real.operands != NULL ? &s->real : &s->reduced;
+    s->n_timings++;
     return gki_trial_time(s, entrant_of(s, racer), bench, runs, warm, seconds);
 }
 
@@ -452,10 +453,12 @@ static gk_status search(gki_session *s, int64_t incumbent, int32_t *winner)
     if (status == GK_OK) {
         status = gki_bench_prepare(s);
     }
+    const double prepared = gki_session_elapsed(s);
     if (status == GK_OK) {
         status = gki_check_all(s);
         gki_build_close(s);
     }
+    const double checked = gki_session_elapsed(s);
     const double budget = s->options.budget_s;
     s->end_s = budget > 0 ? fmax(budget, gki_session_elapsed(s) + LEAST_RACE * budget) : 0;
     /* Stopped while candidates were checked, the best of those that are right wins. */
@@ -466,6 +469,11 @@ static gk_status search(gki_session *s, int64_t incumbent, int32_t *winner)
     if (status == GK_OK) {
         status = race(s, winner);
         count(s);
+        gki_logf(s->log, GK_LOG_INFO,
+                 "tune: %s %s: operands after %.3f s, %u of %u candidates right after %.3f s, "
+                 "%u timings until %.3f s",
+                 s->op->name, s->problem_text, prepared, s->n_racers, s->n_entrants, checked,
+                 s->n_timings, gki_session_elapsed(s));
     }
     if (status == GK_OK && *winner < 0) {
         status = no_config(s);

@@ -78,6 +78,7 @@ typedef struct gki_session {
     gki_racer *racers; /* and the entrants they are */
     uint32_t *racing;
     uint32_t n_racers;
+    uint32_t n_timings;
 } gki_session;
 
 double gki_session_elapsed(const gki_session *s);
