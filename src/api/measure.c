@@ -82,6 +82,7 @@ gk_status gk_measure(const gk_plan *plan, const gk_call *calls, uint32_t n_calls
     for (uint32_t i = 0; status == GK_OK && i < rounds; i++) {
         status = driver->time(ctx->device, batch.launches, n_calls, repeats, graph, &seconds[i]);
     }
+    driver->time_done(ctx->device);
     driver->mem_free(ctx->device, batch.space.scratch);
     driver->mem_free(ctx->device, batch.space.zeroed);
     gki_free(batch.launches);

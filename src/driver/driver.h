@@ -113,6 +113,8 @@ struct gki_driver {
      */
     gk_status (*time)(gki_device *device, const gki_kernel_launch *launches, uint32_t count,
                       uint32_t repeats, bool graph, double *seconds);
+    /* Gives back what time() keeps, graphs of the last launches; to be called after timings. */
+    void (*time_done)(gki_device *device);
 };
 
 extern const gki_driver gki_driver_cuda;

@@ -338,6 +338,11 @@ static gk_status fake_launch(gki_device *device, const gki_kernel_launch *launch
     return status == GK_OK ? run(fake, launch) : status;
 }
 
+static void fake_time_done(gki_device *device)
+{
+    (void)device;
+}
+
 static gk_status fake_time(gki_device *device, const gki_kernel_launch *launches, uint32_t count,
                            uint32_t repeats, bool graph, double *seconds)
 {
@@ -388,6 +393,7 @@ static const gki_driver TABLE = {
     .launch = fake_launch,
     .map_encode = fake_map_encode,
     .time = fake_time,
+    .time_done = fake_time_done,
 };
 
 static gk_status fake_open(const gki_driver *self, int32_t ordinal, const gki_log *log,

@@ -567,6 +567,10 @@ gki_cu_result cuGraphLaunch(gki_cu_graph_exec exec, gki_cu_stream stream)
     gki_cu_graph graph = (gki_cu_graph)(void *)exec;
     clock_us += (uint64_t)graph->nodes * FAKE_NODE_US;
     fake->graph_launches++;
+    const gki_cu_result scripted = (gki_cu_result)fake_number("FAKE_CUDA", "graph", 0);
+    if (scripted != 0) {
+        return scripted;
+    }
     return stream != NULL ? fake_cuda_need_context() : (gki_cu_result)INVALID_HANDLE;
 }
 

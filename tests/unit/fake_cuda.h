@@ -1,8 +1,8 @@
 /*
  * A libcuda that computes nothing, for GK_CUDA_DRIVER. FAKE_CUDA scripts the device:
  * init=<CUresult>, count=, version=, name=, cc=, sms=, optin=, memory=, load=<CUresult of loading
- * modules>; the rest stands in the state below, which a test reaches through
- * dlsym(handle, "fake_cuda_state").
+ * modules>, graph=<CUresult of launching graphs>; the rest stands in the state below, which a test
+ * reaches through dlsym(handle, "fake_cuda_state").
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H

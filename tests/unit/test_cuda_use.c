@@ -1,4 +1,4 @@
-/* An open CUDA device: contexts, captures, modules, failures and timing. */
+/* An open CUDA device: contexts, captures, modules and failures. */
 #define _GNU_SOURCE
 #include "cuda_case.h"
 
@@ -479,104 +479,12 @@ static void test_attributes(void **state)
     assert_non_null(strstr(o.messages[1], "128 threads at once"));
 }
 
-/* --- timing --- */
-
-static void run_time(void *data)
-{
-    outcome *o = data;
-    prepare(o);
-    gki_device *device = open_device(o);
-    const gki_driver *driver = device->driver;
-    fake_cuda *fake = fake_state();
-    gki_module *module = NULL;
-    if (driver->module_load(device, "code", 5, "k", &module) != GK_OK) {
-        abort();
-    }
-    int32_t args[3] = {10, 11, 12};
-    gki_kernel_launch launches[3];
-    for (int i = 0; i < 3; i++) {
-        gki_kernel_launch launch = {.module = module,
-                                    .grid = 8,
-                                    .threads = 128,
-                                    .cluster = i == 2 ? 2 : 1,
-                                    .args = &args[i],
-                                    .args_size = sizeof(args[i])};
-        launches[i] = launch;
-    }
-    double seconds = 0;
-    o->statuses[0] = driver->time(device, launches, 3, 4, false, &seconds);
-    o->values[0] = (int64_t)(seconds * 1e9 + 0.5);
-    o->values[1] = fake->n_launches;
-    o->values[2] =
-        fake->launches[0].arg * 10000 + fake->launches[4].arg * 100 + fake->launches[11].arg;
-    o->values[3] = fake->launches[2].cluster;
-    o->statuses[1] = driver->time(device, launches, 3, 4, true, &seconds);
-    o->values[4] = (int64_t)(seconds * 1e9 + 0.5);
-    o->values[5] = fake->n_nodes;
-    o->values[6] = fake->graph_launches; /* once to warm up, once timed */
-    o->values[7] = fake->nodes[3].arg * 10000 + fake->nodes[4].arg * 100 + fake->nodes[11].arg;
-    o->values[8] = fake->nodes[11].cluster * 10 + fake->nodes[10].cluster;
-    fake->n_nodes = 0;
-    fake->graph_launches = 0;
-    /* 3000 launches: graphs of 1023 nodes, 3 replays. */
-    o->statuses[2] = driver->time(device, launches, 3, 1000, true, &seconds);
-    o->values[9] = (int64_t)(seconds * 1e9 + 0.5);
-    o->values[10] = fake->n_nodes;
-    o->values[11] = fake->graph_launches;
-    o->values[12] = fake->n_launches;
-    o->statuses[3] = driver->time(device, launches, 0, 1, true, &seconds);
-    o->statuses[4] = driver->time(device, launches, 1, 0, false, &seconds);
-    /* Work in the default stream and in streams of the driver is waited for. */
-    void *streams[2] = {NULL, NULL};
-    (void)driver->stream_create(device, &streams[0]);
-    (void)driver->stream_create(device, &streams[1]);
-    fake->syncs = 0;
-    (void)driver->time(device, launches, 1, 1, false, &seconds);
-    o->values[13] = fake->syncs;
-    driver->stream_destroy(device, streams[0]);
-    fake->syncs = 0;
-    (void)driver->time(device, launches, 1, 1, false, &seconds);
-    o->values[14] = fake->syncs;
-    driver->stream_destroy(device, streams[1]);
-    driver->module_unload(device, module);
-    driver->close(device);
-    o->values[15] = fake->live_streams + fake->live_events + fake->live_graphs + fake->live_execs;
-}
-
-static void test_time(void **state)
-{
-    (void)state;
-    outcome o = run(run_time, "");
-    assert_int_equal(o.statuses[0], GK_OK);
-    assert_int_equal(o.statuses[1], GK_OK);
-    assert_int_equal(o.statuses[2], GK_OK);
-    assert_int_equal(o.statuses[3], GK_ERR_INTERNAL);
-    assert_int_equal(o.statuses[4], GK_ERR_INTERNAL);
-    assert_int_equal(o.values[0], FAKE_LAUNCH_US * 1000);
-    assert_int_equal(o.values[1], 12);
-    assert_int_equal(o.values[2], 101112);
-    assert_int_equal(o.values[3], 2);
-    assert_int_equal(o.values[4], FAKE_NODE_US * 1000);
-    assert_int_equal(o.values[5], 12);
-    assert_int_equal(o.values[6], 2);
-    assert_int_equal(o.values[7], 101112);
-    assert_int_equal(o.values[8], 21);
-    assert_int_equal(o.values[9], FAKE_NODE_US * 1000);
-    assert_int_equal(o.values[10], 1023);
-    assert_int_equal(o.values[11], 4);
-    assert_int_equal(o.values[12], 12);
-    assert_int_equal(o.values[13], 3);
-    assert_int_equal(o.values[14], 2);
-    assert_int_equal(o.values[15], 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contexts), cmocka_unit_test(test_capture),
         cmocka_unit_test(test_reserve),  cmocka_unit_test(test_failures),
         cmocka_unit_test(test_maps),     cmocka_unit_test(test_attributes),
-        cmocka_unit_test(test_time),
     };
     return GK_TEST_MAIN(tests);
 }

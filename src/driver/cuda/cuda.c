@@ -398,4 +398,5 @@ const gki_driver gki_driver_cuda = {
     .launch = gki_cuda_launch,
     .map_encode = gki_cuda_map_encode,
     .time = gki_cuda_time,
+    .time_done = gki_cuda_time_done,
 };

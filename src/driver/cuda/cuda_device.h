@@ -7,7 +7,14 @@
 #include "driver/cuda/cuda_syms.h"
 #include "driver/driver.h"
 
-enum { GKI_CUDA_MAX_STREAMS = 64 };
+enum { GKI_CUDA_MAX_STREAMS = 64, GKI_CUDA_MAX_GRAPHS = 12 };
+
+/* A graph that was timed and may be timed again. */
+typedef struct gki_cuda_graph {
+    gki_cu_graph_exec exec; /* NULL: none */
+    uint64_t key;           /* of what is launched, and how often */
+    uint64_t used;          /* when, in timings */
+} gki_cuda_graph;
 
 typedef struct gki_cuda_device {
     gki_device base;
@@ -25,6 +32,8 @@ typedef struct gki_cuda_device {
     gki_cu_stream timing_stream;
     gki_cu_event timing_start;
     gki_cu_event timing_end;
+    gki_cuda_graph graphs[GKI_CUDA_MAX_GRAPHS];
+    uint64_t n_timings;
 } gki_cuda_device;
 
 typedef struct gki_cuda_module {
@@ -120,7 +129,10 @@ gk_status gki_cuda_map_encode(gki_device *device, const gk_map_desc *desc, gk_te
 /* cuda_time.c */
 gk_status gki_cuda_time(gki_device *device, const gki_kernel_launch *launches, uint32_t count,
                         uint32_t repeats, bool graph, double *seconds);
-/* Frees what timing created; the context is current. */
+void gki_cuda_time_done(gki_device *device);
+/* Frees the graphs that timing keeps; the context is current. */
+void gki_cuda_time_drop(gki_cuda_device *device);
+/* Frees all that timing created; the context is current. */
 void gki_cuda_time_close(gki_cuda_device *device);
 
 #endif

@@ -88,6 +88,7 @@ void gki_cuda_module_unload(gki_device *base, gki_module *module)
         return;
     }
     if (gki_cuda_enter_relaxed(device, &scope) == GK_OK) {
+        gki_cuda_time_drop(device);
         device->api->cuModuleUnload(gki_cuda_module_of(module)->handle);
         gki_cuda_leave(device, &scope);
     }

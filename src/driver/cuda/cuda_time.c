@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "driver/cuda/cuda_device.h"
 
 /* Kernel nodes in one graph; longer runs replay it. */
@@ -24,8 +25,37 @@ static gk_status create_resources(gki_cuda_device *device)
                                     : gki_cuda_fail(api, result, "creating a stream for timing");
 }
 
+/* All graphs, before what they launch may go. */
+static void drop_graphs(gki_cuda_device *device)
+{
+    for (uint32_t i = 0; i < GKI_CUDA_MAX_GRAPHS; i++) {
+        if (device->graphs[i].exec != NULL) {
+            device->api->cuGraphExecDestroy(device->graphs[i].exec);
+        }
+        device->graphs[i] = (gki_cuda_graph){0};
+    }
+}
+
+void gki_cuda_time_drop(gki_cuda_device *device)
+{
+    pthread_mutex_lock(&device->timing);
+    drop_graphs(device);
+    pthread_mutex_unlock(&device->timing);
+}
+
+void gki_cuda_time_done(gki_device *base)
+{
+    gki_cuda_device *device = gki_cuda_device_of(base);
+    gki_cuda_scope scope;
+    if (gki_cuda_enter_relaxed(device, &scope) == GK_OK) {
+        gki_cuda_time_drop(device);
+        gki_cuda_leave(device, &scope);
+    }
+}
+
 void gki_cuda_time_close(gki_cuda_device *device)
 {
+    drop_graphs(device);
     if (device->timing_start != NULL) {
         device->api->cuEventDestroy_v2(device->timing_start);
     }
@@ -207,7 +237,55 @@ static gk_status replay(const gki_cuda_device *device, gki_cu_graph_exec exec, u
     return read_elapsed(device, seconds);
 }
 
-static gk_status time_graph(const gki_cuda_device *device, const gki_kernel_launch *launches,
+/* Of all that a graph of these launches depends on. */
+static uint64_t key_of(const gki_kernel_launch *launches, uint32_t count, uint64_t nodes)
+{
+    uint64_t key = nodes;
+    for (uint32_t i = 0; i < count; i++) {
+        const gki_kernel_launch *l = &launches[i];
+        const uint64_t words[] = {
+            key,
+            (uintptr_t)gki_cuda_module_of(l->module)->function,
+            (uint64_t)l->grid,
+            (uint64_t)l->threads,
+            (uint64_t)l->cluster,
+            (uint64_t)(l->cooperative != 0) * 2 + (l->overlap != 0),
+            (uint64_t)l->smem,
+            gki_hash64(l->args, l->args_size),
+        };
+        key = gki_hash64(words, sizeof(words));
+    }
+    return key;
+}
+
+/* The graph of these launches: one that was timed lately, or a new one in the place of that which
+ * was not for longest. */
+static gk_status find_graph(gki_cuda_device *device, const gki_kernel_launch *launches,
+                            uint32_t count, uint64_t nodes, gki_cu_graph_exec *out)
+{
+    const uint64_t key = key_of(launches, count, nodes);
+    gki_cuda_graph *oldest = &device->graphs[0];
+    device->n_timings++;
+    for (uint32_t i = 0; i < GKI_CUDA_MAX_GRAPHS; i++) {
+        gki_cuda_graph *graph = &device->graphs[i];
+        if (graph->exec != NULL && graph->key == key) {
+            graph->used = device->n_timings;
+            *out = graph->exec;
+            return GK_OK;
+        }
+        oldest = graph->used < oldest->used ? graph : oldest;
+    }
+    gk_status status = build_graph(device, launches, count, (uint32_t)nodes, out);
+    if (status == GK_OK) {
+        if (oldest->exec != NULL) {
+            device->api->cuGraphExecDestroy(oldest->exec);
+        }
+        *oldest = (gki_cuda_graph){*out, key, device->n_timings};
+    }
+    return status;
+}
+
+static gk_status time_graph(gki_cuda_device *device, const gki_kernel_launch *launches,
                             uint32_t count, uint32_t repeats, double *seconds)
 {
     uint64_t total = (uint64_t)count * repeats;
@@ -217,15 +295,15 @@ static gk_status time_graph(const gki_cuda_device *device, const gki_kernel_laun
     }
     uint64_t replays = (total + nodes - 1) / nodes;
     gki_cu_graph_exec exec = NULL;
-    gk_status status = build_graph(device, launches, count, (uint32_t)nodes, &exec);
+    gk_status status = find_graph(device, launches, count, nodes, &exec);
     if (status != GK_OK) {
         return status;
     }
     status = replay(device, exec, replays, seconds);
     if (status != GK_OK) {
         device->api->cuStreamSynchronize(device->timing_stream);
+        drop_graphs(device);
     }
-    device->api->cuGraphExecDestroy(exec);
     *seconds /= (double)(nodes * replays);
     return status;
 }

@@ -313,6 +313,11 @@ static gk_status time_launches(gki_device *base, const gki_kernel_launch *launch
     return GK_OK;
 }
 
+static void nothing_kept(gki_device *base)
+{
+    (void)base;
+}
+
 const gki_driver gki_driver_cpu = {
     .name = "cpu",
     .open = open_device,
@@ -337,4 +342,5 @@ const gki_driver gki_driver_cpu = {
     .launch = launch,
     .map_encode = gki_emu_map_encode,
     .time = time_launches,
+    .time_done = nothing_kept,
 };
