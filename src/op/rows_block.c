@@ -77,6 +77,7 @@ void gki_rows_block_launch(const gk_problem *problem, const gk_device_info *devi
 static const double SHARED = 9e-7;     /* seconds that a row takes longer through shared memory */
 static const double BARRIER = 2e-10;   /* seconds for each thread */
 static const double MANY_HELD = 0.005; /* more than four vectors a thread, in a norm */
+static const double TWO_WARPS = 0.05;  /* softmax: for eight vectors a thread or more */
 
 double gki_rows_block_model(const gk_problem *problem, const gk_device_info *device,
                             const gk_config *config)
@@ -99,6 +100,10 @@ double gki_rows_block_model(const gk_problem *problem, const gk_device_info *dev
     /* A barrier costs more with more warps. */
     e.exchange = 2e-7 + BARRIER * v[THREADS] + (v[VECTORS] == 0 ? SHARED : 0);
     e.in_shared = v[VECTORS] == 0;
-    e.slower = gki_rows_is_norm(problem) && v[VECTORS] > 4 ? MANY_HELD : 0;
+    if (gki_rows_is_norm(problem)) {
+        e.slower = v[VECTORS] > 4 ? MANY_HELD : 0;
+    } else {
+        e.slower = v[THREADS] <= 64 && held(&s, v) >= 8 ? TWO_WARPS : 0;
+    }
     return gki_rows_seconds(problem, device, &e);
 }
