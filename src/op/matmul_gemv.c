@@ -243,65 +243,129 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
     return true;
 }
 
-/* The model. Its weights are fitted to 2300 measurements of long products on an H100 and 750 of
- * short and odd ones on an H200; seconds unless they say otherwise. */
-static const double KERNEL_START = 4.28e-7;   /* overlapping the kernel before */
-static const double GROUP_LATENCY = 3.24e-7;  /* from the first read to the last use */
-static const double BANDWIDTH = 0.893;        /* of what the memory's pins could do */
-static const double LINE = 1.93;              /* clocks of a line that a warp's load of W touches */
-static const double X_LOAD = 0.86;            /* clocks of a value of X that a lane loads */
-static const double PRODUCT = 0.04;           /* clocks */
-static const double BLOCK_START = 2.35e-7;    /* and end */
-static const double THREAD_OUTPUT = 3.24e-7;  /* a sum that a thread takes over from the warps */
-static const double SPLIT_SUM = 2.66e-6;      /* adding up in device memory */
-static const double SHORT_PIECE = 0.0035;     /* what pieces below 128 bytes cost, a half each */
-static const double LAST_BLOCK = 0.0209;      /* the share of a block's reads that nothing hides */
-static const double DEEP = 0.0053;            /* what 64 bytes more under way in a thread cost */
-static const double X_COLUMN = 4.78e-8;       /* each further column of X that a lane has */
-static const double X_COLUMN_GROUP = 5.08e-8; /* and in each of its groups, */
-static const double X_COLUMN_GROUPS = 16;     /* at most so many */
-static const double X_FRAGMENTS = 2.6e-8;     /* the columns of X of mma.sync, few or all, */
-static const double X_FRAGMENTS_GROUP = 7e-9; /* and in each group */
+/* The model. Its weights are fitted to 2050 measurements of bf16 on an H100, most of them of short
+ * and odd products; seconds unless they say otherwise. */
+static const double KERNEL_START = 4.65e-7;  /* overlapping the kernel before */
+static const double WARP_START = 1.36e-9;    /* each warp of a block */
+static const double GROUP_LATENCY = 3.11e-7; /* from the first read to the last use */
+static const double BANDWIDTH = 1.05;        /* of what the memory's pins could do, L2 helping */
+static const double PINS = 0.97;             /* where L2 has none of it */
+static const double UNCOVERED = 0.282;       /* of reading and of the rest, the shorter, */
+static const double LONE_GROUP = 1.35;       /* more if it is done in one turn */
+static const double LINE = 0.779;            /* clocks of a line that a warp's load of W touches */
+static const double X_LOAD = 2.12;           /* clocks of a load of X */
+static const double PRODUCT = 0.04;          /* clocks */
+static const double X_READ = 6.1e-9;         /* a lane's load of X before its products */
+static const double X_PACK = 4.71e-8;        /* loads of single elements that wait to be packed */
+static const double CUT_READ = 1.26e-8;      /* a load of W that may not exist */
+static const double CUT_X = 6.48e-8;         /* loads of X that may not exist, one by one */
+static const double WARP_OUTPUT = 5.13e-9;   /* a sum that a thread takes over from a warp */
+static const double FOLD = 2.34e-8;          /* a sum of a lane that the warp adds up */
+static const double FOLD_STEP = 1.25e-8;     /* of the lanes that share K, halved at each */
+static const double FOLD_EQUAL = 5.89e-8;    /* where lanes end with the same sum */
+static const double FRAGMENTS = 3.42e-7;     /* the same of mma.sync */
+static const double BLOCK_START = 8.54e-8;   /* a multiprocessor starts a block of few warps */
+static const double MANY_WARPS = 6.72;       /* that take no longer */
+static const double FULLEST = 0.57;          /* how much the fullest multiprocessor counts */
+static const double SPLIT_SUM = 1.61e-6;     /* adding up in device memory */
+static const double SPLIT_PART = 2.75e-8;    /* each part of a sum */
+static const double SHORT_PIECE = 0.307;     /* what pieces below 128 bytes cost, a half each */
+static const double DEEP = 0.0053; /* what 64 bytes more under way in a thread cost, of all */
+static const double PREFETCH_GAIN = 4.76e-8; /* where it is a part of a block's K */
+static const double PREFETCH_LOSS = 1.01e-8; /* where it is all */
 
-static const double WARP_START = 2.46e-9; /* each warp of a block */
-static const double FOUR_LANES = 7.23e-8; /* sums that eight groups of lanes pass on, along rows */
+/* What a lane does, and how often. */
+typedef struct work {
+    double groups;   /* of vectors, under way together, that it walks over */
+    double active;   /* warps of a block that have one, on average */
+    double w_loads;  /* in a group, */
+    double x_loads;  /* and of X, */
+    double packs;    /* whose elements are packed one after the other */
+    double partial;  /* groups in which not all of a warp's vectors exist */
+    double cut_x;    /* loads of X in them that are done by element */
+    double lines;    /* that a warp's load of W touches */
+    double lanes_k;  /* that share K */
+    double sums;     /* of a lane */
+    double products; /* of a group */
+    double piece;    /* bytes of W that adjoin and are read together */
+} work;
 
-static const double PREFETCH_GAIN = 0.97; /* of everything, where it is a part of a block's K */
-static const double PREFETCH_LOSS = 1.03; /* where it is all */
-
-/* Groups of vectors, under way together, that a lane walks over. */
-static double groups_of(const roles *r, const shape *s, const int32_t *v)
+/* Lines of W that one load of a warp touches: pieces of rows, which may lie in the same. */
+static double lines_of(const roles *r, const shape *s, const int32_t *v)
 {
-    return (double)gki_ceil_div(gki_ceil_div(r->k, v[SPLIT_K]), s->block_k);
+    const double stride = (double)((r->w_along_k ? r->k : r->w_rows) * r->size);
+    const double pieces = 32.0 / v[LANES];
+    const double span = (pieces - 1) * stride * (r->w_along_k ? 1 : v[VECTORS]) / 128;
+    const double across = (double)(v[LANES] * s->vec);
+    const double exist = r->w_along_k || across < (double)r->w_rows ? across : (double)r->w_rows;
+    return (pieces < 1 + span ? pieces : 1 + span) * gki_at_least(exist * (double)r->size / 128, 1);
 }
 
-/* The time in which reads cannot be under way because their turn has not come. */
-static double busy_seconds(const roles *r, const shape *s, const gk_device_info *device,
-                           const int32_t *v, double blocks)
+static work work_of(const gk_problem *problem, const roles *r, const shape *s, const int32_t *v)
+{
+    const int64_t lane_k = r->w_along_k ? s->vec : v[VECTORS];
+    const int64_t lane_rows = r->w_along_k ? v[VECTORS] : s->vec;
+    const int64_t lanes_k = r->w_along_k ? v[LANES] : 32 / v[LANES];
+    const int64_t columns = v[MMA] ? v[TILE] / 8 : v[TILE];
+    const int64_t warp_k = v[UNROLL] * lanes_k * lane_k;
+    int64_t k = r->k;
+    if (v[SPLIT_K] > 1) {
+        k = gki_ceil_div(gki_ceil_div(k, s->block_k), v[SPLIT_K]) * s->block_k;
+        k = smaller(k, r->k);
+    }
+    const bool x_along_k = problem->layout[r->x] == (r->thin_n ? GK_LAYOUT_COL : GK_LAYOUT_ROW);
+    const int64_t x_piece = smaller(problem->align[r->x], lane_k * r->size);
+    const bool x_vectors = x_along_k && x_piece >= 4;
+    const int64_t x_places = v[UNROLL] * columns;
+    const bool ragged = k % warp_k != 0;
+    const bool cut = !r->w_along_k && power_of_two_in(r->k, 16) % v[VECTORS] != 0;
+    const bool edge = r->w_along_k && r->w_rows % s->block_rows != 0;
+    work w;
+    w.groups = (double)gki_ceil_div(k, s->block_k);
+    w.active = (double)gki_ceil_div(k, warp_k) / gki_at_least(w.groups, 1);
+    w.w_loads = v[UNROLL] * v[VECTORS];
+    w.x_loads = (double)(x_places * (x_vectors ? lane_k * r->size / x_piece : lane_k));
+    w.packs = !x_vectors && lane_k > 1 ? (double)x_places : 0;
+    w.partial = edge ? w.groups : ragged;
+    w.cut_x = cut && ragged && lane_k > 1 && x_vectors ? (double)x_places : 0;
+    w.lines = lines_of(r, s, v);
+    w.lanes_k = (double)lanes_k;
+    w.sums = (double)(v[MMA] ? lane_rows / 2 * columns * 4 : lane_rows * v[TILE]);
+    w.products = v[MMA] ? w.w_loads * (double)(s->vec * r->size) / 4 * (double)columns
+                        : (double)s->multiplies + w.w_loads * (double)s->vec;
+    w.piece = (double)(v[LANES] * r->vector * (r->w_along_k ? v[UNROLL] : 1));
+    return w;
+}
+
+/* The time of the fullest multiprocessor but for reading what comes from memory, and how often
+ * that reads. */
+static double busy_seconds(const shape *s, const work *w, const gk_device_info *device,
+                           const int32_t *v, int64_t blocks, double *turns)
 {
     const double clock = gki_at_least(device->clock_khz, 1e6) * 1e3;
-    const double sms = gki_at_least(device->sm_count, 1);
-    const double threads = (double)s->threads;
+    const int64_t sms = larger(device->sm_count, 1);
     const int64_t registers = (smaller(s->registers, 255) + 7) / 8 * 8;
     const int64_t by_registers = larger(device->regs_per_sm, 65536) / (registers * s->threads);
     const int64_t by_threads = larger(device->max_threads_per_sm, 1024) / s->threads;
     const double fit = (double)larger(smaller(smaller(by_registers, by_threads), 32), 1);
-    const double share = blocks / sms;
+    const double mean = (double)blocks / (double)sms;
+    const double share = mean + FULLEST * ((double)gki_ceil_div(blocks, sms) - mean);
     const double live = share < fit ? share : fit;
-    const double elements = v[UNROLL] * v[VECTORS] * (double)s->vec;
-    const int32_t columns = v[TILE] / 8;
-    const int64_t lane_k = r->w_along_k ? s->vec : v[VECTORS];
-    const double products =
-        v[MMA] ? elements * (double)r->size / 4 * columns : (double)s->multiplies + elements;
-    const double x_loads = (double)(v[UNROLL] * lane_k) * (v[MMA] ? columns : v[TILE]);
-    const double lines = v[UNROLL] * v[VECTORS] * 32.0 / v[LANES];
     const double issue =
-        threads / 32 * (LINE * lines + X_LOAD * x_loads + PRODUCT * (products + 40)) / clock;
-    const double group = GROUP_LATENCY + issue * gki_at_least(live, 1);
-    const double groups = groups_of(r, s, v);
-    const double outputs = (double)s->block_rows * v[TILE];
-    return gki_at_least(share / live, 1) *
-           (groups * group + BLOCK_START + THREAD_OUTPUT * outputs / threads);
+        w->active *
+        (LINE * w->lines * w->w_loads + X_LOAD * w->x_loads + PRODUCT * (w->products + 40)) / clock;
+    const double group =
+        GROUP_LATENCY + X_READ * w->x_loads + X_PACK * w->packs + issue * gki_at_least(live, 1);
+    const double outputs = (double)gki_ceil_div(s->block_rows * v[TILE], s->threads);
+    double block = w->groups * group + w->partial * CUT_READ * w->w_loads + CUT_X * w->cut_x;
+    block += outputs * v[WARPS] * WARP_OUTPUT + FOLD * w->sums;
+    if (v[MMA]) {
+        block += FRAGMENTS;
+    } else {
+        block += FOLD_STEP * log2(w->lanes_k) + (w->sums < w->lanes_k ? FOLD_EQUAL : 0);
+    }
+    *turns = sqrt(gki_at_least(share, 1)) * w->groups;
+    return gki_at_least(share / fit, 1) * block;
 }
 
 static double model(const gk_problem *problem, const gk_device_info *device,
@@ -310,31 +374,35 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const int32_t *v = config->values;
     const roles r = roles_of(problem);
     const shape s = shape_of(&r, config);
-    const double bandwidth =
-        BANDWIDTH *
+    const work w = work_of(problem, &r, &s, v);
+    const double pins =
         gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
-    const double tiles = (double)gki_ceil_div(r.w_rows, s.block_rows);
-    const double x_tiles = (double)gki_ceil_div(r.x_rows, v[TILE]);
-    const double blocks = gki_at_least(tiles * x_tiles * v[SPLIT_K], 1);
+    const int64_t x_tiles = gki_ceil_div(r.x_rows, v[TILE]);
+    const int64_t blocks = larger(gki_ceil_div(r.w_rows, s.block_rows) * x_tiles * v[SPLIT_K], 1);
     const double bytes = (double)r.w_rows * (double)r.k * (double)r.size;
-    const double piece = (double)(v[LANES] * r.vector * (r.w_along_k ? v[UNROLL] : 1));
-    const double pieces = 1 + SHORT_PIECE * gki_at_least(128 / piece - 1, 0);
+    const double pieces = 1 + SHORT_PIECE * gki_at_least(128 / w.piece - 1, 0);
     /* Read again, it comes from the second-level cache. */
-    const double memory = bytes * pieces * (1 + 0.5 * (x_tiles - 1)) / bandwidth;
-    const double busy = busy_seconds(&r, &s, device, v, blocks);
-    /* The longer of the two, and a little more where they are alike. */
-    const double both = sqrt(sqrt(pow(memory, 4) + pow(busy, 4)));
-    const double groups = groups_of(&r, &s, v);
-    const double felt = groups < X_COLUMN_GROUPS ? groups : X_COLUMN_GROUPS;
-    const double x = v[MMA] ? X_FRAGMENTS + X_FRAGMENTS_GROUP * groups
-                            : (X_COLUMN + X_COLUMN_GROUP * felt) * (v[TILE] - 1);
-    const double last = LAST_BLOCK * bytes / blocks / bandwidth * device->sm_count;
-    double deep = 1 + DEEP * gki_at_least((double)s.in_flight / 64 - 1, 0);
-    if (v[PREFETCH]) {
-        deep *= groups > 1 ? PREFETCH_GAIN : PREFETCH_LOSS;
+    double memory = bytes * pieces * (1 + 0.5 * (double)(x_tiles - 1)) / (BANDWIDTH * pins);
+    if (bytes > (double)device->l2_bytes) {
+        memory = gki_at_least(memory, bytes / (PINS * pins));
     }
-    const double block = WARP_START * v[WARPS] + (v[LANES] == 4 && !r.w_along_k ? FOUR_LANES : 0);
-    return (KERNEL_START + block + x + last + both + (v[SPLIT_K] > 1 ? SPLIT_SUM : 0)) * deep;
+    double turns = 1;
+    double busy = busy_seconds(&s, &w, device, v, blocks, &turns);
+    busy += BLOCK_START * (double)blocks / gki_at_least(device->sm_count, 1) *
+            gki_at_least(v[WARPS] / MANY_WARPS, 1);
+    /* Groups are read while others are used, but for the first. */
+    const double lone = UNCOVERED + LONE_GROUP / gki_at_least(turns, 1);
+    double ends = KERNEL_START + WARP_START * v[WARPS];
+    if (v[SPLIT_K] > 1) {
+        const int64_t outputs = gki_ceil_div(s.block_rows * v[TILE], s.threads);
+        ends += SPLIT_SUM + SPLIT_PART * (double)(v[SPLIT_K] * outputs);
+    }
+    if (v[PREFETCH]) {
+        ends += w.groups > 1 ? -PREFETCH_GAIN : PREFETCH_LOSS;
+    }
+    const double longer = gki_at_least(memory, busy);
+    const double deep = 1 + DEEP * gki_at_least((double)s.in_flight / 64 - 1, 0);
+    return (ends + longer + (lone < 1 ? lone : 1) * (memory + busy - longer)) * deep;
 }
 
 const gk_variant gki_matmul_gemv = {

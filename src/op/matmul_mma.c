@@ -2,6 +2,8 @@
  * as sums of bf16 numbers. */
 #include "op/matmul.h"
 
+#include <math.h>
+
 #include <gk/base.h>
 #include <gk/ops.h>
 
@@ -310,44 +312,80 @@ static double rate(const gk_problem *problem, const gk_device_info *device)
 }
 
 /*
- * The model. Its weights are fitted to some 5000 measurements of bf16 and tf32 on an H100; they
- * are clocks unless they say otherwise.
+ * The model. Its weights are fitted to 2200 measurements of bf16 on an H100, most of them of odd
+ * shapes, those of f32 to some 5000 of bf16 and tf32; they are clocks unless they say otherwise.
  */
-static const double SHARED_BYTES = 150;      /* shared memory, bytes a clock */
-static const double L2_BYTES = 78;           /* from L2 into shared memory, bytes a clock */
-static const double CUT_LINES = 1.15;        /* how much slower if rows begin inside cache lines */
-static const double CUT_SECTORS = 3.16;      /* or inside sectors */
-static const double CUT_SECTORS_L1 = 2.8;    /* or there, through L1 */
-static const double FEW_WARPS = 0.0359;      /* what one warp a scheduler leaves uncovered */
-static const double SPLIT_PAIR = 22;         /* of a warp, for two f32 numbers a lane */
-static const double BARRIER = 52.6;          /* of a tile of K, shared by the resident blocks */
-static const double COPY_LATENCY = 1680;     /* from the start of a tile's copies to their end */
-static const double ODD_PIECE = 12.5;        /* a warp's 32 pairs through registers */
-static const double BLOCK_START = 2840;      /* indices and first tiles */
-static const double STORE_ELEMENT = 0.00456; /* of C, by one warp */
-static const double STORE_BYTES = 6.73;      /* of C, bytes a clock */
-static const double SPLIT_START = 2560;
-static const double SPLIT_READ = 2.14; /* partial sums read back, by what a thread's loads allow */
-static const double MEMORY_LATENCY = 3.01e-07; /* seconds, under load */
-static const double KERNEL_START = 5.15e-7;    /* seconds, overlapping the kernel before */
+static const double SHARED_BYTES = 160;   /* shared memory, bytes a clock */
+static const double L2_BYTES = 78;        /* from L2 into shared memory, bytes a clock */
+static const double CUT_SECTORS = 3.42;   /* how much slower if rows begin inside sectors */
+static const double CUT_SECTORS_L1 = 2.4; /* or there, through L1 */
+static const double CUT_ODD = 1.14;       /* or at odd addresses */
+static const double COPY = 0.336;         /* a thread's copy, of a warp */
+static const double FEW_WARPS = 0.03;     /* what one warp a scheduler leaves uncovered */
+static const double SPLIT_PAIR = 22;      /* of a warp, for two f32 numbers a lane */
+static const double BARRIER = 139;        /* of a tile of K, shared by the resident blocks */
+static const double COPY_LATENCY = 1778;  /* from the start of a tile's copies to their end */
+static const double STEP_LATENCY = 23.3;  /* of a step of K, one after the other in a warp */
+static const double OWN_LATENCY = 1.01;   /* of a block's tile of K, if it is alone */
+static const double ODD_PIECE = 9.16;     /* a warp's 32 pairs through registers */
+static const double ODD_LATENCY = 319;    /* from reading them to their use */
+static const double ODD_PAIR = 18.4;      /* more for each of a thread's */
+static const double ODD_FILL = 148;       /* first tiles: pairs read together, then stored */
+static const double RAGGED_COPY = 81.9;   /* copies of the tile in which K ends, one by one */
+static const double BLOCK_START = 534;    /* indices and first tiles */
+static const double LATER_BLOCKS = 1.23;  /* whole rounds of blocks count, and more */
+static const double LAUNCH_BLOCK = 244;   /* a multiprocessor starts one */
+static const double MANY_WARPS = 11;      /* if it does not have more */
+static const double ROUND = 93;           /* of storing a warp's tile */
+static const double STORE_VECTOR = 1.39;  /* of C, by one warp */
+static const double STORE_BYTES = 12.7;   /* of C, bytes a clock */
+static const double SPLIT_START = 2916;
+static const double SPLIT_BYTES = 11;         /* of partial sums, a clock */
+static const double SPLIT_READ = 1.09;        /* read back, by what a thread's loads allow */
+static const double BANDWIDTH = 0.91;         /* of the memory's */
+static const double UNCOVERED = 0.348;        /* of computing and memory, of the shorter */
+static const double MEMORY_LATENCY = 5.95e-8; /* seconds, of all copies under way together */
+static const double KERNEL_START = 1.02e-6;   /* seconds, overlapping the kernel before */
 
-/* How much longer the copies of an operand take than those of whole cache lines. */
+/* How much longer the copies of an operand take than those of whole sectors. */
 static double cut_rows(const gk_problem *problem, const gk_config *config, int operand)
 {
-    if (row_bytes(problem, operand) % 32 != 0) {
-        const bool shared = config->values[CACHE_L1] != 0 && shares_sectors(problem, operand);
-        return shared ? CUT_SECTORS_L1 : CUT_SECTORS;
+    if (row_bytes(problem, operand) % 32 == 0) {
+        return 1;
     }
-    return row_bytes(problem, operand) % 128 != 0 ? CUT_LINES : 1;
+    if (problem->align[operand] < 4) {
+        return CUT_ODD;
+    }
+    const bool shared = config->values[CACHE_L1] != 0 && shares_sectors(problem, operand);
+    return shared ? CUT_SECTORS_L1 : CUT_SECTORS;
 }
 
-/* Bytes of a tile of K, more where rows begin inside cache lines. */
-static double copied_bytes(const gk_problem *problem, const gk_config *config, const shape *s)
+/* Copies that a thread makes of an operand's tile, `extent` by BLOCK_K. */
+static double copies(const gk_problem *problem, const int32_t *v, const shape *s, int operand)
 {
-    const int32_t *v = config->values;
-    return (v[BLOCK_M] * cut_rows(problem, config, MATMUL_A) +
-            v[BLOCK_N] * cut_rows(problem, config, MATMUL_B)) *
-           v[BLOCK_K] * (double)s->element;
+    const int32_t extent = operand == MATMUL_A ? v[BLOCK_M] : v[BLOCK_N];
+    const int64_t align = problem->align[operand];
+    const int64_t piece = larger(align < 16 ? align : 16, 4);
+    return (double)extent * v[BLOCK_K] * (double)s->element / (double)(piece * s->warps * 32);
+}
+
+/* How often a thread waits for pairs of the operand that it reads together, in a tile of K. */
+static double odd_waits(const gk_problem *problem, const int32_t *v, const shape *s, int operand)
+{
+    if (problem->align[operand] >= 4) {
+        return 0;
+    }
+    const bool is_a = operand == MATMUL_A;
+    const int64_t extent = v[is_a ? BLOCK_M : BLOCK_N];
+    const bool along_k = problem->layout[operand] == (is_a ? GK_LAYOUT_ROW : GK_LAYOUT_COL);
+    const int64_t rows = along_k ? extent : v[BLOCK_K];
+    const int64_t bytes = (along_k ? v[BLOCK_K] : extent) * s->element;
+    const int64_t power = bytes & -bytes;
+    const int64_t pitch = power < 128 ? power : 128;
+    const int64_t step = larger(s->warps * 32 / (pitch / 4), 1);
+    const int64_t together = step >= rows ? 1 : rows / step;
+    const int64_t pairs = gki_ceil_div(rows * bytes / 4, s->warps * 32);
+    return (double)pairs / (double)(together < 8 ? together : 8);
 }
 
 /* Each warp splits what it multiplies; four schedulers share the warps. */
@@ -357,23 +395,76 @@ static double part_clocks(const gk_problem *problem, const int32_t *v, const sha
     return splits(problem) ? SPLIT_PAIR * elements / 2 / 32 / 4 : 0;
 }
 
+/* What tiles have of the matrices. */
+typedef struct extents {
+    double area;   /* elements of a tile of C that exist, on average */
+    double copies; /* of a thread, of a tile of K, by cp.async */
+    double odd;    /* waits for pairs at odd addresses, of a tile of K */
+} extents;
+
+static extents extents_of(const gk_problem *problem, const int32_t *v, const shape *s)
+{
+    const int64_t *dims = problem->dims;
+    extents e;
+    const int64_t rows = larger(gki_ceil_div(dims[MATMUL_M], v[BLOCK_M]), 1);
+    const int64_t cols = larger(gki_ceil_div(dims[MATMUL_N], v[BLOCK_N]), 1);
+    e.area = (double)dims[MATMUL_M] * (double)dims[MATMUL_N] / (double)(rows * cols);
+    e.copies = (problem->align[MATMUL_A] < 4 ? 0 : copies(problem, v, s, MATMUL_A)) +
+               (problem->align[MATMUL_B] < 4 ? 0 : copies(problem, v, s, MATMUL_B));
+    e.odd = odd_waits(problem, v, s, MATMUL_A) + odd_waits(problem, v, s, MATMUL_B);
+    return e;
+}
+
 /* Clocks of one tile of K in one of `resident` blocks that share a multiprocessor. */
 static double tile_clocks(const gk_problem *problem, const gk_device_info *device,
-                          const gk_config *config, const shape *s, double resident)
+                          const gk_config *config, const shape *s, const extents *e,
+                          double resident)
 {
     const int32_t *v = config->values;
     const double k = v[BLOCK_K];
+    const double warps = (double)s->warps;
     const double multiply = (double)v[BLOCK_M] * v[BLOCK_N] * k / rate(problem, device);
-    const double fragments =
-        (double)s->warps / v[SLICE_K] * (v[WARP_M] + v[WARP_N]) * k * (double)s->element;
+    const double fragments = warps / v[SLICE_K] * (v[WARP_M] + v[WARP_N]) * k * (double)s->element;
     const double shared = (fragments + (double)s->stage_bytes) / SHARED_BYTES;
-    const double from_l2 = copied_bytes(problem, config, s) / L2_BYTES;
+    const double from_l2 = (v[BLOCK_M] * cut_rows(problem, config, MATMUL_A) +
+                            v[BLOCK_N] * cut_rows(problem, config, MATMUL_B)) *
+                           k * (double)s->element / L2_BYTES;
     const double busy = gki_at_least(gki_at_least(multiply, shared), from_l2) + 0.2 * from_l2 +
-                        ODD_PIECE * (double)(s->odd_pieces * s->warps) + part_clocks(problem, v, s);
-    const double warps = resident * (double)s->warps / 4; /* a scheduler */
-    const double covered = v[STAGES] == 2 ? 1.04 : 1;     /* two stages leave no slack */
-    return gki_at_least(covered * busy * (1 + FEW_WARPS / warps) + BARRIER / resident,
-                        COPY_LATENCY / ((v[STAGES] - 1) * resident));
+                        ODD_PIECE * (double)s->odd_pieces * warps + COPY * e->copies * warps +
+                        part_clocks(problem, v, s);
+    const double covered = v[STAGES] == 2 ? 1.04 : 1; /* two stages leave no slack */
+    const double all =
+        covered * busy * (1 + FEW_WARPS / (resident * warps / 4)) + BARRIER / resident;
+    double chain = STEP_LATENCY * k * (double)s->element / 32 / v[SLICE_K] + OWN_LATENCY * busy;
+    if (s->odd_pieces > 0) {
+        chain += ODD_LATENCY + ODD_PAIR * (double)s->odd_pieces;
+    }
+    const double latency = gki_at_least(COPY_LATENCY / (v[STAGES] - 1), chain) / resident;
+    return gki_at_least(all, latency);
+}
+
+/* Clocks of a block before and after its tiles of K. */
+static double end_clocks(const gk_problem *problem, const int32_t *v, const shape *s,
+                         const extents *e, double k_tiles)
+{
+    const double first = k_tiles < v[STAGES] - 1 ? k_tiles : v[STAGES] - 1;
+    double clocks = BLOCK_START + ODD_FILL * first * e->odd;
+    const int64_t a_align = problem->align[MATMUL_A] < 16 ? problem->align[MATMUL_A] : 16;
+    const int64_t b_align = problem->align[MATMUL_B] < 16 ? problem->align[MATMUL_B] : 16;
+    const bool ragged = problem->dims[MATMUL_K] % v[BLOCK_K] != 0 ||
+                        (problem->layout[MATMUL_A] == GK_LAYOUT_COL &&
+                         row_bytes(problem, MATMUL_A) % (uint64_t)larger(a_align, 4) != 0) ||
+                        (problem->layout[MATMUL_B] == GK_LAYOUT_ROW &&
+                         row_bytes(problem, MATMUL_B) % (uint64_t)larger(b_align, 4) != 0);
+    clocks += ragged ? RAGGED_COPY * e->copies : 0;
+    const int64_t size = (int64_t)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
+    const int64_t c_align =
+        larger(problem->align[MATMUL_C] < 16 ? problem->align[MATMUL_C] : 16, size);
+    const double vectors = e->area * (double)size / (double)c_align;
+    const int64_t pitch = v[WARP_N] * 4 + 32;
+    const int64_t fitting = v[STAGES] * s->stage_bytes / s->warps / pitch;
+    const double rounds = v[WARP_M] / (double)round_rows(v, fitting);
+    return clocks + STORE_VECTOR * vectors / (double)s->warps + ROUND * rounds;
 }
 
 static double split_clocks(const gk_config *config, const shape *s, double share)
@@ -386,7 +477,25 @@ static double split_clocks(const gk_config *config, const shape *s, double share
     /* Every block writes its sums; the last of a tile reads everybody's, 128 bytes a thread at a
      * time. */
     const double reading = gki_at_least((double)s->warps * 32 * 128 / 800, 16);
-    return SPLIT_START + share * bytes / 40 + SPLIT_READ * v[SPLIT_K] * bytes / reading;
+    return SPLIT_START + share * bytes / SPLIT_BYTES + SPLIT_READ * v[SPLIT_K] * bytes / reading;
+}
+
+/* Seconds of the operands' and C's way from and to device memory: it answers as fast as it can, or
+ * as all copies under way ask. */
+static double memory_seconds(const gk_problem *problem, const gk_device_info *device,
+                             const int32_t *v, const shape *s, double blocks)
+{
+    const double m = (double)problem->dims[MATMUL_M];
+    const double n = (double)problem->dims[MATMUL_N];
+    const double k = (double)problem->dims[MATMUL_K];
+    const double c_bytes = (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
+    const double bandwidth =
+        BANDWIDTH *
+        gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+    const double asked =
+        gki_at_least((double)s->stage_bytes * (v[STAGES] - 1) * blocks, 1) / MEMORY_LATENCY;
+    const double traffic = (m * k + k * n) * (double)s->element + m * n * c_bytes;
+    return traffic / (asked < bandwidth ? asked : bandwidth);
 }
 
 static double model(const gk_problem *problem, const gk_device_info *device,
@@ -394,13 +503,10 @@ static double model(const gk_problem *problem, const gk_device_info *device,
 {
     const int32_t *v = config->values;
     const shape s = shape_of(problem, config);
+    const extents e = extents_of(problem, v, &s);
     gk_launch grid = {0};
     gki_matmul_grid(problem, v[BLOCK_M], v[BLOCK_N], v[SPLIT_K], &grid);
-    const double m = (double)problem->dims[MATMUL_M];
-    const double n = (double)problem->dims[MATMUL_N];
-    const double k = (double)problem->dims[MATMUL_K];
     const double c_bytes = (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
-    const double area = (double)v[BLOCK_M] * v[BLOCK_N];
     const double sms = gki_at_least(device->sm_count, 1);
     const double fit = (double)residents(device, &s);
     const double share = (double)gki_ceil_div(grid.grid, (int64_t)sms); /* blocks of an SM */
@@ -408,26 +514,23 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double k_tiles =
         (double)gki_ceil_div(gki_ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]), v[SPLIT_K]);
 
-    double clocks = share * k_tiles * tile_clocks(problem, device, config, &s, resident);
-    clocks += share / resident * (BLOCK_START + STORE_ELEMENT * area / (double)s.warps);
-    clocks += share * area * c_bytes / STORE_BYTES;
+    double clocks = share * k_tiles * tile_clocks(problem, device, config, &s, &e, resident);
+    const double rounds = share / resident;
+    clocks +=
+        (rounds + LATER_BLOCKS * (ceil(rounds) - rounds)) * end_clocks(problem, v, &s, &e, k_tiles);
+    clocks += share * e.area * c_bytes / STORE_BYTES;
     clocks += split_clocks(config, &s, share);
 
-    /* Memory answers as fast as it can, or as all copies under way ask. */
-    const double bandwidth =
-        0.85 * gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
-    const double blocks = share < fit ? (double)grid.grid : fit * sms;
-    const double asked =
-        gki_at_least((double)s.stage_bytes * (v[STAGES] - 1) * blocks, 1) / MEMORY_LATENCY;
-    const double traffic = (m * k + k * n) * (double)s.element + m * n * c_bytes;
-    const double memory = traffic / (asked < bandwidth ? asked : bandwidth);
-
+    const double memory =
+        memory_seconds(problem, device, v, &s, share < fit ? (double)grid.grid : fit * sms);
     const double clock = gki_at_least(device->clock_khz, 1e6) * 1e3;
     const double order = v[GROUP_M] > 1 || share <= fit ? 1 : 1.01; /* grouped tiles reread less */
     const double computing = clocks / clock;
     const double longer = gki_at_least(computing, memory);
+    const double launch = LAUNCH_BLOCK / clock * (double)grid.grid / sms *
+                          gki_at_least((double)s.warps / MANY_WARPS, 1);
     /* The two overlap, but not perfectly. */
-    return (longer + 0.1 * (computing + memory - longer)) * order + KERNEL_START;
+    return (longer + UNCOVERED * (computing + memory - longer)) * order + KERNEL_START + launch;
 }
 
 const gk_variant gki_matmul_mma = {

@@ -1,28 +1,34 @@
-/* How long the wgmma variant takes. The weights were fitted to some 900 measurements on an H100 of
- * bf16, tf32 and e4m3, then, beginning there, to 200 of bf16 and e4m3 with overlapping launches.
- * Clocks unless they say otherwise. */
+/* How long the wgmma variant takes. The weights are fitted to 1900 measurements of bf16 on an H100
+ * with overlapping launches, those of clusters and of tiles asked for ahead to 1100 of bf16, tf32
+ * and e4m3. Clocks unless they say otherwise. */
 #include "op/matmul_wgmma.h"
 
+#include <math.h>
+
 static const double CLOCK = 0.885;           /* under load, of the highest */
-static const double SM_BYTES = 61.6;         /* from L2 into one SM's shared memory, a clock */
-static const double L2_BYTES = 6440;         /* from L2 into all */
-static const double CUT_IN_L2 = 2.88;        /* times as many if rows begin inside cache lines */
+static const double SM_BYTES = 66;           /* from L2 into one SM's shared memory, a clock */
+static const double L2_BYTES = 7000;         /* from L2 into all */
+static const double CUT_IN_L2 = 1.92;        /* times as many if rows begin inside cache lines */
 static const double K_TILE = 4;              /* barriers of a tile of K */
-static const double LONE_STEP = 5.8;         /* of K, that a lone warpgroup leaves uncovered */
-static const double UNCOVERED = 0.12;        /* of the shorter of two things that overlap */
-static const double CLUSTER_START = 150;     /* until all blocks of one are there */
+static const double LONE_STEP = 4.1;         /* of K, that a lone warpgroup leaves uncovered */
+static const double UNCOVERED = 0.37;        /* of the shorter of two things that overlap */
+static const double CLUSTER_START = 440;     /* until all blocks of one are there */
 static const double CLUSTER_TILE = 2.2;      /* of K, walked in step */
-static const double TILE_START = 52;         /* of every tile that a block computes */
-static const double STORE_BYTES = 20.2;      /* of C, a clock */
-static const double SHIFTED_BYTES = 3.9;     /* by one warpgroup, of rows off 16-byte boundaries */
-static const double SPLIT_START = 1000;      /* partial sums and tickets */
-static const double SPLIT_BYTES = 21;        /* of partial sums, a clock */
-static const double MEETING = 460;           /* of the blocks that share K */
-static const double EXCHANGE_BYTES = 7.2;    /* of sums, a clock */
-static const double KERNEL_START = 2020;     /* first loads and last stores included */
-static const double NO_ROOM = 810;           /* for the next kernel's blocks beside this one's */
-static const double BANDWIDTH = 0.87;        /* of the memory's */
-static const double UNCOVERED_READS = 0.087; /* of computing and reading device memory */
+static const double TILE_START = 389;        /* of every tile that a block computes */
+static const double STORE_BYTES = 33.4;      /* of C, a clock */
+static const double SHIFTED_BYTES = 9.1;     /* of rows off 16-byte boundaries */
+static const double SLAB = 117;              /* of 64 rows of columns that leave together, */
+static const double SHIFTED_SLAB = 680;      /* and off such boundaries */
+static const double TURNS = 1.01;            /* of stores that two warpgroups take turns with */
+static const double SPLIT_START = 2300;      /* partial sums and tickets */
+static const double SPLIT_BYTES = 15.7;      /* of partial sums, a clock */
+static const double MEETING = 1140;          /* of the blocks that share K */
+static const double EXCHANGE_BYTES = 16;     /* of sums, a clock */
+static const double KERNEL_START = 1189;     /* first loads and last stores included */
+static const double FIRST_LOAD = 0.49;       /* of the first tile of K, which nothing hides */
+static const double NO_ROOM = 1040;          /* for the next kernel's blocks beside this one's */
+static const double BANDWIDTH = 0.9;         /* of the memory's */
+static const double UNCOVERED_READS = 0.137; /* of computing and reading device memory */
 static const double L2_SHARE = 0.64;         /* of L2 that operands find free */
 static const double LATENCY = 1.86e-6;       /* seconds of a read of busy device memory */
 static const double AHEAD_START = 2e-7;      /* seconds that tiles asked for ahead save, */
@@ -111,31 +117,64 @@ static double overlap_seconds(const gk_config *config, const gki_wgmma_shape *s,
     return AHEAD_START + AHEAD_READS * (seconds < AHEAD_MOST ? seconds : AHEAD_MOST);
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Pieces in which a tile of C leaves, 64 rows and some columns each. */
+static double slabs_of(const gki_wgmma_shape *s)
+{
+    const int64_t across = s->out_y / larger(s->slab_y, 1);
+    return (double)across * (double)s->tile_x / 64;
+}
+
+/* Clocks in which a block stores all its tiles of C. */
+static double store_clocks(const gk_problem *problem, const gk_config *config,
+                           const gki_wgmma_shape *s, double units, double seats)
+{
+    const int32_t *v = config->values;
+    const double c_size = (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
+    const double share = ceil(units / seats);
+    const double area = (double)v[WGMMA_BLOCK_M] * v[WGMMA_BLOCK_N] / v[WGMMA_CLUSTER_K];
+    if (!s->shifted) {
+        return share * (area * c_size / STORE_BYTES + SLAB * slabs_of(s) + TILE_START);
+    }
+    /* Stored by element: what the matrix does not have takes no time. */
+    const double all = (double)problem->dims[MATMUL_M] * (double)problem->dims[MATMUL_N];
+    const double team = (double)s->team;
+    const double tiles = gki_at_least((double)(s->rows * s->cols), 1) * team;
+    const double even = all / ((units < seats ? units : seats) * team * v[WGMMA_SPLIT_K]);
+    const double most = share * all / tiles / v[WGMMA_CLUSTER_K];
+    return (even < most ? even : most) * c_size / SHIFTED_BYTES + share * TILE_START;
+}
+
 double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
                        const gk_config *config)
 {
     const int32_t *v = config->values;
     const gki_wgmma_shape s = gki_wgmma_shape_of(problem, config);
-    const double c_size = (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
     const double area = (double)v[WGMMA_BLOCK_M] * v[WGMMA_BLOCK_N];
     const int64_t units = s.rows * s.cols * v[WGMMA_SPLIT_K];
     const int64_t seats = gki_wgmma_seats(device, s.cluster);
-    const double share = (double)gki_ceil_div(units, seats); /* units of a block */
+    const double share = (double)larger(gki_ceil_div(units, seats), 1); /* units of a block */
     const double parts = v[WGMMA_CLUSTER_K];
     const int64_t k_tiles = gki_ceil_div(gki_ceil_div(problem->dims[MATMUL_K], v[WGMMA_BLOCK_K]),
                                          (int64_t)v[WGMMA_SPLIT_K] * v[WGMMA_CLUSTER_K]);
 
     double clocks = share * (double)k_tiles * k_tile_clocks(config, &s);
-    const double rate = s.shifted ? SHIFTED_BYTES * v[WGMMA_CONSUMERS] : STORE_BYTES;
-    const double way_out = area / parts * c_size / rate + TILE_START;
+    const double store = store_clocks(problem, config, &s, (double)units, (double)seats);
     if (v[WGMMA_PINGPONG]) {
-        /* Turns hide all but the last, where products take longer. */
-        clocks = gki_at_least(clocks, s.shifted ? share * way_out : 0) + way_out;
+        /* The longer of the two, and the first tile's products or the last one's stores. */
+        clocks =
+            gki_at_least(clocks + store / share, (s.shifted ? 1 : TURNS) * store + clocks / share);
     } else {
-        clocks += share * way_out;
+        clocks += store;
     }
     /* Before the first load, or after the last. */
-    double ends = KERNEL_START + (s.team > 1 ? CLUSTER_START : 0);
+    double ends = KERNEL_START + FIRST_LOAD * (double)(s.x_bytes + s.y_bytes) / SM_BYTES;
+    ends += s.team > 1 ? CLUSTER_START : 0;
+    ends += s.shifted ? SHIFTED_SLAB * slabs_of(&s) * share : 0;
     ends += 2 * units > seats && v[WGMMA_OVERLAP] < 2 ? NO_ROOM : 0;
     if (v[WGMMA_SPLIT_K] > 1) {
         ends += SPLIT_START + v[WGMMA_SPLIT_K] * area / parts * 4 / SPLIT_BYTES;
