@@ -56,8 +56,17 @@ static_assert(!MMA || (LANES_K == 4 && LANE_ROWS % 2 == 0 && TILE % 8 == 0 && LA
               "the layout of mma.sync fragments");
 
 // The registers a thread surely makes do with give the number of blocks to fit on a multiprocessor.
+// Whether it may be that a part of a lane's share of a step exists.
+constexpr bool CUT = !W_ALONG_K && K_DIVISOR % VECTORS != 0;
+
+// Elements of X that are loaded one by one are under way in registers of their own; each row of X,
+// or each element if they do not adjoin, has an address.
+constexpr bool X_BY_VECTORS = X_ALONG_K && !CUT && smaller(X_ALIGN, LANE_K *SIZE) >= 4;
+constexpr int X_APART = (X_BY_VECTORS ? 0 : UNROLL * X_VECTORS * (LANE_K - X_WORDS)) +
+                        3 * (X_VECTORS - 1) * (X_ALONG_K ? 1 : LANE_K);
 constexpr int OTHER_REGISTERS = 40 + (MMA ? 4 : 2) * VECTORS + (SIZE > 1 ? 0 : MMA ? 8 : 32);
-constexpr int REGISTERS = UNROLL * (VECTORS * WORDS + X_VECTORS * X_WORDS) + SUMS + OTHER_REGISTERS;
+constexpr int REGISTERS =
+    UNROLL * (VECTORS * WORDS + X_VECTORS * X_WORDS) + X_APART + SUMS + OTHER_REGISTERS;
 constexpr int MIN_BLOCKS =
     larger(1, smaller(65536 / (THREADS * ((REGISTERS + 7) / 8 * 8)), 1536 / THREADS));
 
@@ -439,12 +448,11 @@ GK_DEVICE void init(walk &at, const gk_matmul_args &args, gk_u32 tile_row, gk_u3
     at.x = (const T *)(THIN_N ? args.b : args.a) + x_row * at.x_next + at.k * at.x_stride;
 }
 
-// Whether it may be that a part of a lane's share of a step exists.
-constexpr bool CUT = !W_ALONG_K && K_DIVISOR % VECTORS != 0;
-
-GK_DEVICE void read_w(const walk &at, bool whole, gk_u32 (&w)[UNROLL][VECTORS][WORDS])
+// `all_k`: all that the warp reads in this group exists along K. Then there is no branch between
+// loads, so that none waits for the one before to be used.
+GK_DEVICE void read_w(const walk &at, bool all_k, gk_u32 (&w)[UNROLL][VECTORS][WORDS])
 {
-    if (whole) {
+    if (all_k && (!W_ALONG_K || at.inside)) {
         GK_UNROLL
         for (int u = 0; u < UNROLL; u++) {
             GK_UNROLL
@@ -470,19 +478,34 @@ GK_DEVICE void read_w(const walk &at, bool whole, gk_u32 (&w)[UNROLL][VECTORS][W
     }
 }
 
-GK_DEVICE void read_x(const walk &at, bool whole, gk_u32 (&x)[UNROLL][X_VECTORS][X_WORDS])
+// The lane's elements of row `t` of X at step `u`.
+GK_DEVICE const T *place_in_x(const walk &at, int u, int t)
 {
+    const int row = t == 0 ? 0 : smaller(MMA ? 8 * t : t, at.x_left - 1);
+    return at.x + row * at.x_next + u * STEP_K * at.x_stride;
+}
+
+GK_DEVICE void read_x(const walk &at, bool all_k, gk_u32 (&x)[UNROLL][X_VECTORS][X_WORDS])
+{
+    if (all_k) {
+        GK_UNROLL
+        for (int u = 0; u < UNROLL; u++) {
+            GK_UNROLL
+            for (int t = 0; t < X_VECTORS; t++) {
+                load_x<LANE_K, false>(x[u][t], place_in_x(at, u, t), at.x_stride, 0);
+            }
+        }
+        return;
+    }
     GK_UNROLL
     for (int u = 0; u < UNROLL; u++) {
         const int left = at.end - (at.k + u * STEP_K);
         GK_UNROLL
         for (int t = 0; t < X_VECTORS; t++) {
-            const int row = t == 0 ? 0 : smaller(MMA ? 8 * t : t, at.x_left - 1);
-            const T *from = at.x + row * at.x_next + u * STEP_K * at.x_stride;
-            if (whole || (!CUT && left > 0)) {
-                load_x<LANE_K, false>(x[u][t], from, at.x_stride, 0);
+            if (!CUT && left > 0) {
+                load_x<LANE_K, false>(x[u][t], place_in_x(at, u, t), at.x_stride, 0);
             } else {
-                load_x<LANE_K, true>(x[u][t], from, at.x_stride, CUT ? left : 0);
+                load_x<LANE_K, true>(x[u][t], place_in_x(at, u, t), at.x_stride, CUT ? left : 0);
             }
         }
     }
@@ -508,14 +531,14 @@ GK_DEVICE void stream(walk &at, float (&sums)[SUMS])
 {
     GK_NO_UNROLL
     while (at.warp_k < at.end) {
-        const bool whole = at.warp_k + WARP_K <= at.end && (!W_ALONG_K || at.inside);
+        const bool all_k = at.warp_k + WARP_K <= at.end;
         if (PREFETCH && at.warp_k + BLOCK_K >= at.end) {
             grid_launch_next();
         }
         gk_u32 w[UNROLL][VECTORS][WORDS];
         gk_u32 x[UNROLL][X_VECTORS][X_WORDS];
-        read_w(at, whole, w);
-        read_x(at, whole, x);
+        read_w(at, all_k, w);
+        read_x(at, all_k, x);
         GK_UNROLL
         for (int u = 0; u < UNROLL; u++) {
             multiply(sums, w[u], x[u]);

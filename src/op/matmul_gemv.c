@@ -110,7 +110,34 @@ typedef struct shape {
     int64_t smem;
 } shape;
 
-static shape shape_of(const roles *r, const gk_config *config)
+/* The template's CUT: may a part of a lane's share of a step exist? */
+static bool is_cut(const roles *r, const int32_t *v)
+{
+    return !r->w_along_k && power_of_two_in(r->k, 16) % v[VECTORS] != 0;
+}
+
+static bool x_along_k(const gk_problem *problem, const roles *r)
+{
+    return problem->layout[r->x] == (r->thin_n ? GK_LAYOUT_COL : GK_LAYOUT_ROW);
+}
+
+/* Can elements of X, `lane_k` of them in a lane, be loaded by words? */
+static bool x_by_words(const gk_problem *problem, const roles *r, int64_t lane_k)
+{
+    return x_along_k(problem, r) && smaller(problem->align[r->x], lane_k * r->size) >= 4;
+}
+
+/* As in the template, X_APART. */
+static int64_t x_apart(const gk_problem *problem, const roles *r, const int32_t *v, int64_t lane_k)
+{
+    const int64_t vectors = v[MMA] ? v[TILE] / 8 : v[TILE];
+    const int64_t places = x_along_k(problem, r) ? 1 : lane_k;
+    const int64_t loose = lane_k - gki_ceil_div(lane_k * r->size, 4);
+    const bool words = x_by_words(problem, r, lane_k) && !is_cut(r, v);
+    return (words ? 0 : v[UNROLL] * vectors * loose) + 3 * (vectors - 1) * places;
+}
+
+static shape shape_of(const gk_problem *problem, const roles *r, const gk_config *config)
 {
     const int32_t *v = config->values;
     shape s;
@@ -126,6 +153,7 @@ static shape shape_of(const roles *r, const gk_config *config)
     const int64_t x_vectors = v[MMA] ? v[TILE] / 8 : v[TILE];
     s.registers = v[UNROLL] * (v[VECTORS] * gki_ceil_div(r->vector, 4) +
                                x_vectors * gki_ceil_div(lane_k * r->size, 4)) +
+                  x_apart(problem, r, v, lane_k) +
                   (v[MMA] ? lane_rows / 2 * x_vectors * 4 : lane_rows * v[TILE]) + 40 +
                   2 * v[VECTORS] +
                   (r->size > 1 ? 0
@@ -206,7 +234,7 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
 {
     (void)device;
     const roles r = roles_of(problem);
-    const shape s = shape_of(&r, config);
+    const shape s = shape_of(problem, &r, config);
     const int32_t *v = config->values;
     gki_matmul_grid(problem, r.thin_n ? s.block_rows : v[TILE], r.thin_n ? v[TILE] : s.block_rows,
                     v[SPLIT_K], out);
@@ -224,7 +252,7 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
     if (!check_problem(problem, device, &r, reason) || !check_prefetch(device, v, reason)) {
         return false;
     }
-    const shape s = shape_of(&r, config);
+    const shape s = shape_of(problem, &r, config);
     if (!check_tile(&r, &s, v, reason)) {
         return false;
     }
@@ -313,12 +341,10 @@ static work work_of(const gk_problem *problem, const roles *r, const shape *s, c
         k = gki_ceil_div(gki_ceil_div(k, s->block_k), v[SPLIT_K]) * s->block_k;
         k = smaller(k, r->k);
     }
-    const bool x_along_k = problem->layout[r->x] == (r->thin_n ? GK_LAYOUT_COL : GK_LAYOUT_ROW);
     const int64_t x_piece = smaller(problem->align[r->x], lane_k * r->size);
-    const bool x_vectors = x_along_k && x_piece >= 4;
+    const bool x_vectors = x_by_words(problem, r, lane_k);
     const int64_t x_places = v[UNROLL] * columns;
     const bool ragged = k % warp_k != 0;
-    const bool cut = !r->w_along_k && power_of_two_in(r->k, 16) % v[VECTORS] != 0;
     const bool edge = r->w_along_k && r->w_rows % s->block_rows != 0;
     work w;
     w.groups = (double)gki_ceil_div(k, s->block_k);
@@ -327,7 +353,7 @@ static work work_of(const gk_problem *problem, const roles *r, const shape *s, c
     w.x_loads = (double)(x_places * (x_vectors ? lane_k * r->size / x_piece : lane_k));
     w.packs = !x_vectors && lane_k > 1 ? (double)x_places : 0;
     w.partial = edge ? w.groups : ragged;
-    w.cut_x = cut && ragged && lane_k > 1 && x_vectors ? (double)x_places : 0;
+    w.cut_x = is_cut(r, v) && ragged && lane_k > 1 && x_vectors ? (double)x_places : 0;
     w.lines = lines_of(r, s, v);
     w.lanes_k = (double)lanes_k;
     w.sums = (double)(v[MMA] ? lane_rows / 2 * columns * 4 : lane_rows * v[TILE]);
@@ -373,7 +399,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
 {
     const int32_t *v = config->values;
     const roles r = roles_of(problem);
-    const shape s = shape_of(&r, config);
+    const shape s = shape_of(problem, &r, config);
     const work w = work_of(problem, &r, &s, v);
     const double pins =
         gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
