@@ -1,6 +1,5 @@
 #include "tune/verify.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
