@@ -101,6 +101,11 @@ static void constants(const gk_problem *problem, gk_constants *out)
 /* What a configuration makes of a problem. */
 typedef struct shape {
     int64_t vec;        /* elements of a vector */
+    int64_t lane_k;     /* of K in a step of a lane */
+    int64_t lane_rows;  /* of W */
+    int64_t lanes_k;    /* that share K */
+    int64_t x_vectors;  /* of X that a lane has in a step */
+    int64_t sums;       /* of a lane */
     int64_t block_k;    /* of K in a step of the block */
     int64_t block_rows; /* of W */
     int64_t threads;
@@ -128,13 +133,12 @@ static bool x_by_words(const gk_problem *problem, const roles *r, int64_t lane_k
 }
 
 /* As in the template, X_APART. */
-static int64_t x_apart(const gk_problem *problem, const roles *r, const int32_t *v, int64_t lane_k)
+static int64_t x_apart(const gk_problem *problem, const roles *r, const int32_t *v, const shape *s)
 {
-    const int64_t vectors = v[MMA] ? v[TILE] / 8 : v[TILE];
-    const int64_t places = x_along_k(problem, r) ? 1 : lane_k;
-    const int64_t loose = lane_k - gki_ceil_div(lane_k * r->size, 4);
-    const bool words = x_by_words(problem, r, lane_k) && !is_cut(r, v);
-    return (words ? 0 : v[UNROLL] * vectors * loose) + 3 * (vectors - 1) * places;
+    const int64_t places = x_along_k(problem, r) ? 1 : s->lane_k;
+    const int64_t loose = s->lane_k - gki_ceil_div(s->lane_k * r->size, 4);
+    const bool words = x_by_words(problem, r, s->lane_k) && !is_cut(r, v);
+    return (words ? 0 : v[UNROLL] * s->x_vectors * loose) + 3 * (s->x_vectors - 1) * places;
 }
 
 static shape shape_of(const gk_problem *problem, const roles *r, const gk_config *config)
@@ -142,20 +146,19 @@ static shape shape_of(const gk_problem *problem, const roles *r, const gk_config
     const int32_t *v = config->values;
     shape s;
     s.vec = r->vector / r->size;
-    const int64_t lanes_k = r->w_along_k ? v[LANES] : 32 / v[LANES];
-    const int64_t lane_k = r->w_along_k ? s.vec : v[VECTORS];
-    const int64_t lane_rows = r->w_along_k ? v[VECTORS] : s.vec;
+    s.lanes_k = r->w_along_k ? v[LANES] : 32 / v[LANES];
+    s.lane_k = r->w_along_k ? s.vec : v[VECTORS];
+    s.lane_rows = r->w_along_k ? v[VECTORS] : s.vec;
+    s.x_vectors = v[MMA] ? v[TILE] / 8 : v[TILE];
+    s.sums = v[MMA] ? s.lane_rows / 2 * s.x_vectors * 4 : s.lane_rows * v[TILE];
     s.threads = v[WARPS] * 32;
-    s.block_k = v[WARPS] * v[UNROLL] * lanes_k * lane_k;
-    s.block_rows = 32 / lanes_k * lane_rows;
+    s.block_k = v[WARPS] * v[UNROLL] * s.lanes_k * s.lane_k;
+    s.block_rows = 32 / s.lanes_k * s.lane_rows;
     s.in_flight = v[VECTORS] * v[UNROLL] * r->vector;
-    s.multiplies = v[UNROLL] * lane_k * lane_rows * v[TILE];
-    const int64_t x_vectors = v[MMA] ? v[TILE] / 8 : v[TILE];
+    s.multiplies = v[UNROLL] * s.lane_k * s.lane_rows * v[TILE];
     s.registers = v[UNROLL] * (v[VECTORS] * gki_ceil_div(r->vector, 4) +
-                               x_vectors * gki_ceil_div(lane_k * r->size, 4)) +
-                  x_apart(problem, r, v, lane_k) +
-                  (v[MMA] ? lane_rows / 2 * x_vectors * 4 : lane_rows * v[TILE]) + 40 +
-                  2 * v[VECTORS] +
+                               s.x_vectors * gki_ceil_div(s.lane_k * r->size, 4)) +
+                  x_apart(problem, r, v, &s) + s.sums + 40 + 2 * v[VECTORS] +
                   (r->size > 1 ? 0
                    : v[MMA]    ? 8
                                : 32);
@@ -312,8 +315,6 @@ typedef struct work {
     double partial;  /* groups in which not all of a warp's vectors exist */
     double cut_x;    /* loads of X in them that are done by element */
     double lines;    /* that a warp's load of W touches */
-    double lanes_k;  /* that share K */
-    double sums;     /* of a lane */
     double products; /* of a group */
     double piece;    /* bytes of W that adjoin and are read together */
 } work;
@@ -331,33 +332,27 @@ static double lines_of(const roles *r, const shape *s, const int32_t *v)
 
 static work work_of(const gk_problem *problem, const roles *r, const shape *s, const int32_t *v)
 {
-    const int64_t lane_k = r->w_along_k ? s->vec : v[VECTORS];
-    const int64_t lane_rows = r->w_along_k ? v[VECTORS] : s->vec;
-    const int64_t lanes_k = r->w_along_k ? v[LANES] : 32 / v[LANES];
-    const int64_t columns = v[MMA] ? v[TILE] / 8 : v[TILE];
-    const int64_t warp_k = v[UNROLL] * lanes_k * lane_k;
+    const int64_t warp_k = s->block_k / v[WARPS];
     int64_t k = r->k;
     if (v[SPLIT_K] > 1) {
         k = gki_ceil_div(gki_ceil_div(k, s->block_k), v[SPLIT_K]) * s->block_k;
         k = smaller(k, r->k);
     }
-    const int64_t x_piece = smaller(problem->align[r->x], lane_k * r->size);
-    const bool x_vectors = x_by_words(problem, r, lane_k);
-    const int64_t x_places = v[UNROLL] * columns;
+    const int64_t x_piece = smaller(problem->align[r->x], s->lane_k * r->size);
+    const bool x_words = x_by_words(problem, r, s->lane_k);
+    const int64_t x_places = v[UNROLL] * s->x_vectors;
     const bool ragged = k % warp_k != 0;
     const bool edge = r->w_along_k && r->w_rows % s->block_rows != 0;
     work w;
     w.groups = (double)gki_ceil_div(k, s->block_k);
     w.active = (double)gki_ceil_div(k, warp_k) / gki_at_least(w.groups, 1);
     w.w_loads = v[UNROLL] * v[VECTORS];
-    w.x_loads = (double)(x_places * (x_vectors ? lane_k * r->size / x_piece : lane_k));
-    w.packs = !x_vectors && lane_k > 1 ? (double)x_places : 0;
+    w.x_loads = (double)(x_places * (x_words ? s->lane_k * r->size / x_piece : s->lane_k));
+    w.packs = !x_words && s->lane_k > 1 ? (double)x_places : 0;
     w.partial = edge ? w.groups : ragged;
-    w.cut_x = is_cut(r, v) && ragged && lane_k > 1 && x_vectors ? (double)x_places : 0;
+    w.cut_x = is_cut(r, v) && ragged && s->lane_k > 1 && x_words ? (double)x_places : 0;
     w.lines = lines_of(r, s, v);
-    w.lanes_k = (double)lanes_k;
-    w.sums = (double)(v[MMA] ? lane_rows / 2 * columns * 4 : lane_rows * v[TILE]);
-    w.products = v[MMA] ? w.w_loads * (double)(s->vec * r->size) / 4 * (double)columns
+    w.products = v[MMA] ? w.w_loads * (double)(s->vec * r->size) / 4 * (double)s->x_vectors
                         : (double)s->multiplies + w.w_loads * (double)s->vec;
     w.piece = (double)(v[LANES] * r->vector * (r->w_along_k ? v[UNROLL] : 1));
     return w;
@@ -384,11 +379,11 @@ static double busy_seconds(const shape *s, const work *w, const gk_device_info *
         GROUP_LATENCY + X_READ * w->x_loads + X_PACK * w->packs + issue * gki_at_least(live, 1);
     const double outputs = (double)gki_ceil_div(s->block_rows * v[TILE], s->threads);
     double block = w->groups * group + w->partial * CUT_READ * w->w_loads + CUT_X * w->cut_x;
-    block += outputs * v[WARPS] * WARP_OUTPUT + FOLD * w->sums;
+    block += outputs * v[WARPS] * WARP_OUTPUT + FOLD * (double)s->sums;
     if (v[MMA]) {
         block += FRAGMENTS;
     } else {
-        block += FOLD_STEP * log2(w->lanes_k) + (w->sums < w->lanes_k ? FOLD_EQUAL : 0);
+        block += FOLD_STEP * log2((double)s->lanes_k) + (s->sums < s->lanes_k ? FOLD_EQUAL : 0);
     }
     *turns = sqrt(gki_at_least(share, 1)) * w->groups;
     return gki_at_least(share / fit, 1) * block;

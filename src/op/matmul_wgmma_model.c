@@ -3,8 +3,6 @@
  * and e4m3. Clocks unless they say otherwise. */
 #include "op/matmul_wgmma.h"
 
-#include <math.h>
-
 static const double CLOCK = 0.885;           /* under load, of the highest */
 static const double SM_BYTES = 66;           /* from L2 into one SM's shared memory, a clock */
 static const double L2_BYTES = 7000;         /* from L2 into all */
@@ -129,13 +127,12 @@ static double slabs_of(const gki_wgmma_shape *s)
     return (double)across * (double)s->tile_x / 64;
 }
 
-/* Clocks in which a block stores all its tiles of C. */
+/* Clocks in which a block stores its `share` of tiles of C, `blocks` being busy. */
 static double store_clocks(const gk_problem *problem, const gk_config *config,
-                           const gki_wgmma_shape *s, double units, double seats)
+                           const gki_wgmma_shape *s, double share, double blocks)
 {
     const int32_t *v = config->values;
     const double c_size = (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
-    const double share = ceil(units / seats);
     const double area = (double)v[WGMMA_BLOCK_M] * v[WGMMA_BLOCK_N] / v[WGMMA_CLUSTER_K];
     if (!s->shifted) {
         return share * (area * c_size / STORE_BYTES + SLAB * slabs_of(s) + TILE_START);
@@ -144,7 +141,7 @@ static double store_clocks(const gk_problem *problem, const gk_config *config,
     const double all = (double)problem->dims[MATMUL_M] * (double)problem->dims[MATMUL_N];
     const double team = (double)s->team;
     const double tiles = gki_at_least((double)(s->rows * s->cols), 1) * team;
-    const double even = all / ((units < seats ? units : seats) * team * v[WGMMA_SPLIT_K]);
+    const double even = all / (blocks * team * v[WGMMA_SPLIT_K]);
     const double most = share * all / tiles / v[WGMMA_CLUSTER_K];
     return (even < most ? even : most) * c_size / SHIFTED_BYTES + share * TILE_START;
 }
@@ -163,7 +160,8 @@ double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
                                          (int64_t)v[WGMMA_SPLIT_K] * v[WGMMA_CLUSTER_K]);
 
     double clocks = share * (double)k_tiles * k_tile_clocks(config, &s);
-    const double store = store_clocks(problem, config, &s, (double)units, (double)seats);
+    const double store =
+        store_clocks(problem, config, &s, share, (double)larger(units < seats ? units : seats, 1));
     if (v[WGMMA_PINGPONG]) {
         /* The longer of the two, and the first tile's products or the last one's stores. */
         clocks =

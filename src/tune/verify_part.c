@@ -200,7 +200,9 @@ gk_status gki_part_fetch(const gki_part *p, const gki_operands *o, unsigned char
     }
     const size_t size = gk_dtype_size(o->args[o->output].dtype);
     gk_status status = fetch(o, region, p->base * (int64_t)size, gk_tensor_extent(&p->view));
-    gki_copy_elements(&p->view, size, packed, true, region);
+    if (status == GK_OK) {
+        gki_copy_elements(&p->view, size, packed, true, region);
+    }
     return status;
 }
 

@@ -42,12 +42,13 @@ static void on_crash(int number)
     _exit(number == SIGSEGV || number == SIGBUS ? 1 : 3);
 }
 
-/* Ctrl-C, or a time limit: what is under way is finished, and what was run is printed. */
+/* Ctrl-C, or a time limit: what is under way is finished, and what was run is printed. The second
+ * one ends the process. */
 static volatile sig_atomic_t stopped;
 
 static void on_stop(int number)
 {
-    (void)number;
+    signal(number, SIG_DFL);
     stopped = 1;
 }
 

@@ -65,6 +65,15 @@ static inline gki_device *open_device(outcome *o)
     return device;
 }
 
+static inline gki_module *load_module(gki_device *device)
+{
+    gki_module *module = NULL;
+    if (device->driver->module_load(device, "code", 5, "k", &module) != GK_OK) {
+        abort();
+    }
+    return module;
+}
+
 static inline fake_cuda *fake_state(void)
 {
     void *handle = dlopen(GK_TEST_FAKE_CUDA, RTLD_NOW);

@@ -2,6 +2,17 @@
 #define _GNU_SOURCE
 #include "cuda_case.h"
 
+static gki_kernel_launch launch_of(gki_module *module, const int32_t *arg)
+{
+    const gki_kernel_launch launch = {.module = module,
+                                      .grid = 8,
+                                      .threads = 128,
+                                      .cluster = 1,
+                                      .args = arg,
+                                      .args_size = sizeof(*arg)};
+    return launch;
+}
+
 static void run_time(void *data)
 {
     outcome *o = data;
@@ -9,20 +20,12 @@ static void run_time(void *data)
     gki_device *device = open_device(o);
     const gki_driver *driver = device->driver;
     fake_cuda *fake = fake_state();
-    gki_module *module = NULL;
-    if (driver->module_load(device, "code", 5, "k", &module) != GK_OK) {
-        abort();
-    }
+    gki_module *module = load_module(device);
     int32_t args[3] = {10, 11, 12};
     gki_kernel_launch launches[3];
     for (int i = 0; i < 3; i++) {
-        gki_kernel_launch launch = {.module = module,
-                                    .grid = 8,
-                                    .threads = 128,
-                                    .cluster = i == 2 ? 2 : 1,
-                                    .args = &args[i],
-                                    .args_size = sizeof(args[i])};
-        launches[i] = launch;
+        launches[i] = launch_of(module, &args[i]);
+        launches[i].cluster = i == 2 ? 2 : 1;
     }
     double seconds = 0;
     o->statuses[0] = driver->time(device, launches, 3, 4, false, &seconds);
@@ -112,19 +115,9 @@ static void run_kept(void *data)
     gki_device *device = open_device(o);
     const gki_driver *driver = device->driver;
     fake_cuda *fake = fake_state();
-    gki_module *modules[2] = {NULL, NULL};
-    for (int i = 0; i < 2; i++) {
-        if (driver->module_load(device, "code", 5, "k", &modules[i]) != GK_OK) {
-            abort();
-        }
-    }
+    gki_module *modules[2] = {load_module(device), load_module(device)};
     int32_t arg = 1;
-    gki_kernel_launch launch = {.module = modules[0],
-                                .grid = 8,
-                                .threads = 128,
-                                .cluster = 1,
-                                .args = &arg,
-                                .args_size = sizeof(arg)};
+    gki_kernel_launch launch = launch_of(modules[0], &arg);
     int64_t *made = o->values;
     *made++ = makes_graph(device, &launch);
     *made++ = makes_graph(device, &launch);
@@ -180,17 +173,9 @@ static void run_failing(void *data)
     prepare(o);
     gki_device *device = open_device(o);
     const gki_driver *driver = device->driver;
-    gki_module *module = NULL;
-    if (driver->module_load(device, "code", 5, "k", &module) != GK_OK) {
-        abort();
-    }
+    gki_module *module = load_module(device);
     int32_t arg = 1;
-    gki_kernel_launch launch = {.module = module,
-                                .grid = 8,
-                                .threads = 128,
-                                .cluster = 1,
-                                .args = &arg,
-                                .args_size = sizeof(arg)};
+    gki_kernel_launch launch = launch_of(module, &arg);
     double seconds = 0;
     o->statuses[0] = driver->time(device, &launch, 1, 20, true, &seconds);
     o->values[0] = fake_state()->live_execs;

@@ -414,10 +414,7 @@ static void run_attributes(void *data)
     gki_device *device = open_device(o);
     const gki_driver *driver = device->driver;
     fake_cuda *fake = fake_state();
-    gki_module *module = NULL;
-    if (driver->module_load(device, "code", 5, "k", &module) != GK_OK) {
-        abort();
-    }
+    gki_module *module = load_module(device);
     int32_t arg = 0;
     gki_kernel_launch launches[3] = {{module, 8, 128, 1, 1, 0, 0, &arg, sizeof(arg)},
                                      {module, 8, 128, 4, 1, 0, 0, &arg, sizeof(arg)},
