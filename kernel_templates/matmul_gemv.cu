@@ -511,15 +511,19 @@ GK_DEVICE void read_x(const walk &at, bool all_k, gk_u32 (&x)[UNROLL][X_VECTORS]
     }
 }
 
-// Tells the second-level cache about the first vectors of W, whose contents are not looked at yet.
+// Tells the second-level cache about the first groups of vectors of W, whose contents are not
+// looked at yet.
 GK_DEVICE void prefetch_w(const walk &at)
 {
-    if (at.warp_k + WARP_K <= at.end && (!W_ALONG_K || at.inside)) {
-        GK_UNROLL
-        for (int u = 0; u < UNROLL; u++) {
+    GK_UNROLL
+    for (int group = 0; group < PREFETCH; group++) {
+        if (at.warp_k + group * BLOCK_K + WARP_K <= at.end && (!W_ALONG_K || at.inside)) {
             GK_UNROLL
-            for (int i = 0; i < VECTORS; i++) {
-                prefetch_l2(at.w + i * at.w_next + u * at.w_step);
+            for (int u = 0; u < UNROLL; u++) {
+                GK_UNROLL
+                for (int i = 0; i < VECTORS; i++) {
+                    prefetch_l2(at.w + i * at.w_next + (group * WARPS * UNROLL + u) * at.w_step);
+                }
             }
         }
     }
@@ -628,9 +632,7 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
     walk at;
     if (first_k < end) {
         init(at, args, tile_row, tile_x, first_k, end);
-        if constexpr (PREFETCH) {
-            prefetch_w(at);
-        }
+        prefetch_w(at);
     }
     grid_wait(); // nothing is read before
     if (first_k < end) {

@@ -417,6 +417,15 @@ template <int EDGES, int AHEAD> struct row_in_shared {
         }
     }
 
+    // Vectors [from, to).
+    GK_DEVICE void load(int from, int to)
+    {
+        _Pragma("unroll 2") for (int i = from; i < to; i++)
+        {
+            load(i);
+        }
+    }
+
     GK_DEVICE void place(const row_view &of)
     {
         const gk_i64 end = of.vectors < limit ? of.vectors : limit;
@@ -430,10 +439,7 @@ template <int EDGES, int AHEAD> struct row_in_shared {
         begin = from;
         step = stride;
         place(of);
-        _Pragma("unroll 2") for (int i = 0; i < count; i++)
-        {
-            load(i);
-        }
+        load(0, count);
         cp_async_commit();
         edges.load(view, begin, step);
     }
@@ -450,19 +456,24 @@ template <int EDGES, int AHEAD> struct row_in_shared {
         unpack(x, words);
     }
 
-    template <class F> GK_DEVICE void each(F &f) const
+    template <class F> GK_DEVICE void each(F &f, int from, int to) const
     {
-        _Pragma("unroll 2") for (int i = 0; i < count; i++)
+        _Pragma("unroll 2") for (int i = from; i < to; i++)
         {
             ACC x[VEC];
             get(x, i);
             f(x, true);
         }
+    }
+
+    template <class F> GK_DEVICE void each(F &f) const
+    {
+        each(f, 0, count);
         edges.each(view, begin, step, f);
     }
 
-    // Stores COUNT vectors from vector `i` on, and loads those of the view in their places.
-    template <int COUNT>
+    // Stores COUNT vectors from vector `i` on. NEXT: and loads those of the view in their places.
+    template <int COUNT, bool NEXT>
     GK_DEVICE void put(const gk_rows_args &args, const row_result &result, const row_view &now,
                        int i)
     {
@@ -476,9 +487,25 @@ template <int EDGES, int AHEAD> struct row_in_shared {
             ACC x[VEC];
             get(x, i + k);
             put_elements(factors[k], result, now, now.at(begin + (i + k) * step), x);
-            if (i + k < count) {
+            if (NEXT && i + k < count) {
                 load(i + k);
             }
+        }
+    }
+
+    // Stores vectors [from, to).
+    template <bool NEXT>
+    GK_DEVICE void put(const gk_rows_args &args, const row_result &result, const row_view &now,
+                       int from, int to)
+    {
+        int i = from;
+        GK_NO_UNROLL
+        for (; i + AHEAD <= to; i += AHEAD) {
+            put<AHEAD, NEXT>(args, result, now, i);
+        }
+        GK_NO_UNROLL
+        for (; i < to; i++) {
+            put<1, NEXT>(args, result, now, i);
         }
     }
 
@@ -491,18 +518,8 @@ template <int EDGES, int AHEAD> struct row_in_shared {
         edges.put(args, result, now, begin, step);
         edges.load(next, begin, step);
         place(next);
-        int i = 0;
-        GK_NO_UNROLL
-        for (; i + AHEAD <= had; i += AHEAD) {
-            put<AHEAD>(args, result, now, i);
-        }
-        GK_NO_UNROLL
-        for (; i < had; i++) {
-            put<1>(args, result, now, i);
-        }
-        for (; i < count; i++) {
-            load(i);
-        }
+        put<true>(args, result, now, 0, had);
+        load(had, count);
         cp_async_commit();
     }
 };

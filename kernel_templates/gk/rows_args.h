@@ -29,6 +29,7 @@ typedef struct gk_rows_args {
     void *partials;         /* split rows: what each block found */
     unsigned int *counters; /* split rows: one a row, 0 before and after */
     long long held;         /* split rows: vectors that a thread keeps in shared memory */
+    long long turns;        /* split rows: rows that a block has one after the other, at least 1 */
 } gk_rows_args;
 
 #endif

@@ -27,45 +27,166 @@ GK_DEVICE summary merge_blocks(const summary &block, summary_slot *slots, gk_u32
     return merge_lanes<32>(mine);
 }
 
+constexpr int CHUNKS = 4; // of what a thread has in shared memory, looked at as they arrive
+
+typedef row_in_registers<UNROLL, 0> row_group;
+// Of many threads each has registers for the factors of one vector.
+constexpr int HELD_AHEAD = THREADS * BLOCKS > 512 ? 1 : smaller(factors_ahead(THREADS), UNROLL);
+typedef row_in_shared<0, HELD_AHEAD> row_held;
+
+// Vectors [from, to) of a thread's in shared memory, as a row of their own.
+struct held_range {
+    const row_held &row;
+    int from, to;
+
+    template <class F> GK_DEVICE void each(F &f) const
+    {
+        row.each(f, from, to);
+    }
+};
+
+// One thread's vectors of its block's part of a row: first those in shared memory, then those that
+// pass.
+struct row_part {
+    row_held held;
+    int chunk;   // vectors
+    gk_i64 rest; // the first of those that pass
+
+    // Part `part` of rows cut into shares; at most `most` vectors of a thread fit `space`.
+    GK_DEVICE row_part(unsigned char *space, int most, gk_i64 share, int part)
+    {
+        const gk_i64 begin = part * share;
+        const gk_i64 each = share / THREADS;
+        rest = begin + (gk_i64)most * THREADS;
+        chunk = ceil_div(each < most ? (int)each : most, CHUNKS);
+        held.most = most;
+        held.begin = begin + threadIdx.x;
+        held.step = THREADS;
+        held.limit = begin + share;
+        held.space = space + threadIdx.x * (VEC * SIZE);
+        held.pitch = THREADS * VEC * SIZE;
+    }
+
+    GK_DEVICE gk_i64 end() const
+    {
+        return held.view.vectors < held.limit ? held.view.vectors : held.limit;
+    }
+
+    GK_DEVICE void load(const row_view &view)
+    {
+        held.place(view);
+        GK_NO_UNROLL
+        for (int c = 0; c < CHUNKS; c++) {
+            held.load(c * chunk, smaller((c + 1) * chunk, held.count));
+            cp_async_commit();
+        }
+    }
+
+    GK_DEVICE void merge_chunk(summary &total, int c) const
+    {
+        const int to = smaller((c + 1) * chunk, held.count);
+        if (c * chunk < to) {
+            total = merge(total, summarise<1>(held_range{held, c * chunk, to}));
+        }
+    }
+
+    // Chunks from `done` on, each when it has arrived: LEFT and fewer are still under way.
+    template <int LEFT> GK_DEVICE void merge_chunks(summary &total, int done) const
+    {
+        cp_async_wait<LEFT>();
+        if (CHUNKS - 1 - LEFT >= done) {
+            merge_chunk(total, CHUNKS - 1 - LEFT);
+        }
+        if constexpr (LEFT > 0) {
+            merge_chunks<LEFT - 1>(total, done);
+        }
+    }
+
+    // While vectors that pass are under way, a chunk is looked at.
+    GK_DEVICE summary summarise_all(summary total) const
+    {
+        int done = 0;
+        GK_NO_UNROLL
+        for (gk_i64 v = rest; v < end(); v += STEP) {
+            row_group passing;
+            passing.load_all(held.view, v + threadIdx.x, THREADS);
+            if (done < CHUNKS) {
+                cp_async_wait<0>();
+                merge_chunk(total, done++);
+            }
+            total = merge(total, summarise<1>(passing));
+        }
+        merge_chunks<CHUNKS - 1>(total, done);
+        return total;
+    }
+
+    // Of the row that is held there were `had` vectors.
+    GK_DEVICE void put_chunk(const gk_rows_args &args, const row_result &result,
+                             const row_view &view, int had, int c)
+    {
+        const int from = c * chunk;
+        const int to = smaller(from + chunk, had);
+        held.put<true>(args, result, view, from, to);
+        held.load(to < from ? from : to, smaller(from + chunk, held.count));
+        cp_async_commit();
+    }
+
+    // Stores the part and loads that of `next` behind it. Those that pass come from the
+    // second-level cache, the last ones first; meanwhile a chunk is stored.
+    GK_DEVICE void put_all(const gk_rows_args &args, const row_result &result, const row_view &next)
+    {
+        const row_view view = held.view;
+        const int had = held.count;
+        const gk_i64 passing_end = end();
+        held.place(next);
+        int done = 0;
+        GK_NO_UNROLL
+        for (gk_i64 v = rest + (passing_end - rest + STEP - 1) / STEP * STEP; v > rest;) {
+            v -= STEP;
+            row_group passing;
+            passing.load_all(view, v + threadIdx.x, THREADS);
+            if (done < CHUNKS) {
+                put_chunk(args, result, view, had, done++);
+            }
+            put_group(args, result, passing);
+        }
+        GK_NO_UNROLL
+        for (; done < CHUNKS; done++) {
+            put_chunk(args, result, view, had, done);
+        }
+    }
+};
+
 GK_DEVICE void rows_split(const gk_rows_args &args)
 {
     GK_DYNAMIC_SHARED(shared);
-    const gk_i64 groups = args.rows < gridDim.x ? args.rows : gridDim.x;
-    const int parts = (int)(gridDim.x / groups);
-    const int part = (int)(blockIdx.x % parts);
+    const gk_u32 turns = (gk_u32)args.turns;
+    const gk_u32 at_once = ((gk_u32)args.rows + turns - 1) / turns;
+    const gk_u32 groups = at_once < gridDim.x ? at_once : gridDim.x;
+    const gk_u32 parts = gridDim.x / groups;
+    gk_u32 row = blockIdx.x / parts;
+    const int part = (int)(blockIdx.x - row * parts);
     const gk_i64 steps = (most_vectors(args.cols) + STEP - 1) / STEP;
     const gk_i64 share = (steps + parts - 1) / parts * STEP;
     unsigned turn = 0;
-    row_in_shared<0, factors_ahead(THREADS)> held;
-    held.most = (int)args.held;
-    held.limit = (part + 1) * share;
-    held.space = shared + 2 * (THREADS / 32) * sizeof(summary_slot) + threadIdx.x * (VEC * SIZE);
-    held.pitch = THREADS * VEC * SIZE;
-    prefetch_x<THREADS>(args, view_of(args, blockIdx.x / parts), part * share, share);
+    row_view view = view_of(args, row);
+    row_part mine(shared + 2 * (THREADS / 32) * sizeof(summary_slot), (int)args.held, share, part);
+    prefetch_x<THREADS>(args, view, part * share, share);
     grid_begin();
+    mine.load(view);
     GK_NO_UNROLL
-    for (gk_i64 row = blockIdx.x / parts; row < args.rows; row += groups) {
-        const row_view view = view_of(args, row);
-        const gk_i64 first = part * share;
-        const gk_i64 rest = first + args.held * THREADS;
-        const gk_i64 end = view.vectors < first + share ? view.vectors : first + share;
-        held.load_all(view, first + threadIdx.x, THREADS);
+    while (row < args.rows) {
         const edges_only edges(view, part == 0);
-        summary mine = stream_summary(summarise<1>(edges), view, rest, end);
-        held.ready();
-        mine = merge_lanes<32>(merge(mine, summarise<1>(held)));
-        mine = merge_block<THREADS / 32>(mine, (summary_slot *)shared, turn++);
+        summary all = merge_lanes<32>(mine.summarise_all(summarise<1>(edges)));
+        all = merge_block<THREADS / 32>(all, (summary_slot *)shared, turn++);
         if (parts > 1) {
-            mine = merge_blocks(mine, (summary_slot *)args.partials + row * parts,
-                                (gk_u32 *)args.counters + row, part, parts);
+            all = merge_blocks(all, (summary_slot *)args.partials + (gk_u64)row * parts,
+                               (gk_u32 *)args.counters + row, part, (int)parts);
         }
-        const row_result result = finish(mine, args);
-        row_view none = view;
-        none.vectors = 0;
-        if (rest < end) {
-            stream_put(args, result, view, rest, end);
-        }
-        held.put_all(args, result, none);
+        const row_result result = finish(all, args);
+        row += groups;
+        view = view_of(args, row);
+        mine.put_all(args, result, view);
         edges.put(args, result);
     }
 }

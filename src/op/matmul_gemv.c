@@ -25,6 +25,7 @@ static const int32_t lanes_values[] = {4, 8, 16, 32};
 static const int32_t unroll_values[] = {1, 2, 4};
 static const int32_t warps_values[] = {4, 8, 16};
 static const int32_t flag_values[] = {0, 1};
+static const int32_t prefetch_values[] = {0, 1, 2}; /* groups of vectors */
 static const int32_t split_k_values[] = {1, 2, 4, 8, 16, 32};
 
 #define VALUES(list) list, sizeof(list) / sizeof((list)[0])
@@ -36,7 +37,7 @@ static const gk_param params[N_PARAMS] = {
     [UNROLL] = {"UNROLL", "_u", VALUES(unroll_values), 0},
     [WARPS] = {"WARPS", "_w", VALUES(warps_values), 0},
     [MMA] = {"MMA", "_m", VALUES(flag_values), 0},
-    [PREFETCH] = {"PREFETCH", "_f", VALUES(flag_values), 0},
+    [PREFETCH] = {"PREFETCH", "_f", VALUES(prefetch_values), 0},
     [SPLIT_K] = {"SPLIT_K", "", VALUES(split_k_values), 1},
 };
 
@@ -192,11 +193,32 @@ static bool check_problem(const gk_problem *problem, const gk_device_info *devic
     return true;
 }
 
-/* Below compute capability 9.0 a launch does not overlap the one before it. */
-static bool check_prefetch(const gk_device_info *device, const int32_t *v, gk_reason *reason)
+/* Elements of K that a block has. */
+static int64_t block_share(const roles *r, const shape *s, const int32_t *v)
 {
-    if (v[PREFETCH] && device->cc < 90 && !device->is_emulated) {
-        return gk_refuse(reason, "PREFETCH is for launches that overlap");
+    const int64_t steps = gki_ceil_div(gki_ceil_div(r->k, s->block_k), v[SPLIT_K]);
+    return v[SPLIT_K] > 1 ? smaller(steps * s->block_k, r->k) : r->k;
+}
+
+/* Groups to ask for before the wait for the kernel in front: fewer leave memory idle, and where
+ * one is all there is, it is asked for twice. */
+static int32_t prefetched(int64_t groups)
+{
+    return groups < 2 ? 0 : groups < 6 ? 1 : 2;
+}
+
+/* Below compute capability 9.0 a launch does not overlap the one before it. */
+static bool check_prefetch(const gk_device_info *device, const roles *r, const shape *s,
+                           const int32_t *v, gk_reason *reason)
+{
+    if (device->is_emulated) {
+        return true;
+    }
+    const int64_t groups = gki_ceil_div(block_share(r, s, v), s->block_k);
+    const int32_t wanted = device->cc < 90 ? 0 : prefetched(groups);
+    if (v[PREFETCH] != wanted) {
+        return gk_refuse(reason, "PREFETCH is %d, a block with %lld groups of vectors wants %d",
+                         (int)v[PREFETCH], (long long)groups, (int)wanted);
     }
     return true;
 }
@@ -252,11 +274,11 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
 {
     const int32_t *v = config->values;
     const roles r = roles_of(problem);
-    if (!check_problem(problem, device, &r, reason) || !check_prefetch(device, v, reason)) {
+    if (!check_problem(problem, device, &r, reason)) {
         return false;
     }
     const shape s = shape_of(problem, &r, config);
-    if (!check_tile(&r, &s, v, reason)) {
+    if (!check_tile(&r, &s, v, reason) || !check_prefetch(device, &r, &s, v, reason)) {
         return false;
     }
     if (v[SPLIT_K] > 1) {
@@ -302,8 +324,7 @@ static const double SPLIT_SUM = 1.61e-6;     /* adding up in device memory */
 static const double SPLIT_PART = 2.75e-8;    /* each part of a sum */
 static const double SHORT_PIECE = 0.307;     /* what pieces below 128 bytes cost, a half each */
 static const double DEEP = 0.0053; /* what 64 bytes more under way in a thread cost, of all */
-static const double PREFETCH_GAIN = 4.76e-8; /* where it is a part of a block's K */
-static const double PREFETCH_LOSS = 1.01e-8; /* where it is all */
+static const double PREFETCH_GAIN = 4.76e-8; /* of each group */
 
 /* What a lane does, and how often. */
 typedef struct work {
@@ -333,11 +354,7 @@ static double lines_of(const roles *r, const shape *s, const int32_t *v)
 static work work_of(const gk_problem *problem, const roles *r, const shape *s, const int32_t *v)
 {
     const int64_t warp_k = s->block_k / v[WARPS];
-    int64_t k = r->k;
-    if (v[SPLIT_K] > 1) {
-        k = gki_ceil_div(gki_ceil_div(k, s->block_k), v[SPLIT_K]) * s->block_k;
-        k = smaller(k, r->k);
-    }
+    const int64_t k = block_share(r, s, v);
     const int64_t x_piece = smaller(problem->align[r->x], s->lane_k * r->size);
     const bool x_words = x_by_words(problem, r, s->lane_k);
     const int64_t x_places = v[UNROLL] * s->x_vectors;
@@ -418,9 +435,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
         const int64_t outputs = gki_ceil_div(s.block_rows * v[TILE], s.threads);
         ends += SPLIT_SUM + SPLIT_PART * (double)(v[SPLIT_K] * outputs);
     }
-    if (v[PREFETCH]) {
-        ends += w.groups > 1 ? -PREFETCH_GAIN : PREFETCH_LOSS;
-    }
+    ends -= PREFETCH_GAIN * v[PREFETCH];
     const double longer = gki_at_least(memory, busy);
     const double deep = 1 + DEEP * gki_at_least((double)s.in_flight / 64 - 1, 0);
     return (ends + longer + (lone < 1 ? lone : 1) * (memory + busy - longer)) * deep;

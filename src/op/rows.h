@@ -110,7 +110,7 @@ GKI_ROWS_DECLARE(stream, 3)
 GKI_ROWS_DECLARE(warp, 6)
 GKI_ROWS_DECLARE(block, 4)
 GKI_ROWS_DECLARE(cluster, 5)
-GKI_ROWS_DECLARE(split, 5)
+GKI_ROWS_DECLARE(split, 6)
 
 /* Variant `which` of an op, whose file has a function constants(). */
 #define GKI_ROWS_VARIANT(op, which, cc)                                                            \

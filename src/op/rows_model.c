@@ -56,9 +56,9 @@ static const double NORM_ELEMENT = 0.3;
 static const double VECTOR_START = 58;
 static const double SOFTMAX_ROUND = 67; /* of a thread when twice as many lanes merge their sums */
 static const double NORM_ROUND = 5;
-static const double ALONE = 3.7;       /* clocks of an instruction of one warp */
-static const double IN_SHARED = 0.012; /* what rows held there cost where memory bounds */
-static const double SHARPNESS = 3.3;   /* of the longest of what goes on at once */
+static const double ALONE = 3.7;      /* clocks of an instruction of one warp */
+static const double IN_SHARED = 0.03; /* what rows held there cost where memory bounds */
+static const double SHARPNESS = 3.3;  /* of the longest of what goes on at once */
 
 double gki_rows_seconds(const gk_problem *problem, const gk_device_info *device,
                         const gki_rows_estimate *e)

@@ -115,6 +115,7 @@ size_t gki_rows_pack(const gk_call *call, const gk_problem *problem, const gk_va
     args.partials = workspace;
     args.counters = zeroed;
     args.held = config_value(variant, config, "HOLD");
+    args.turns = config_value(variant, config, "TURNS");
     memcpy(out, &args, sizeof(args));
     return sizeof(args);
 }

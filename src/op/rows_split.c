@@ -1,14 +1,16 @@
 /* A few long rows, each to several blocks that wait for each other. */
 #include "op/rows.h"
 
-enum { THREADS, UNROLL, VECTOR, BLOCKS, HOLD };
+enum { THREADS, UNROLL, VECTOR, BLOCKS, HOLD, TURNS };
 
 static const int32_t threads_values[] = {128, 256, 512};
 static const int32_t unroll_values[] = {2, 4};
 static const int32_t vector_values[] = {16};
 static const int32_t blocks_values[] = {1, 2, 4};
-/* Vectors of a thread that stay in shared memory, a multiple of each UNROLL. */
-static const int32_t hold_values[] = {0, 4, 8, 16, 24, 48};
+/* Vectors of a thread that stay in shared memory. */
+static const int32_t hold_values[] = {0, 4, 8, 12, 14, 16, 24, 28, 48, 56};
+/* Rows that a block has one after the other, the next one on its way while one is stored. */
+static const int32_t turns_values[] = {1, 2, 4};
 
 #define VALUES(list) list, sizeof(list) / sizeof((list)[0])
 
@@ -18,6 +20,7 @@ const gk_param gki_rows_split_params[gki_rows_split_count] = {
     [VECTOR] = {"VECTOR", "_b", VALUES(vector_values), 0},
     [BLOCKS] = {"BLOCKS", "_m", VALUES(blocks_values), 0},
     [HOLD] = {"HOLD", "", VALUES(hold_values), 1},
+    [TURNS] = {"TURNS", "", VALUES(turns_values), 1},
 };
 
 /* The grid that the CPU device can have resident. */
@@ -37,7 +40,7 @@ static split split_of(const gk_problem *problem, const gk_device_info *device, c
                              : device->sm_count * v[BLOCKS];
     const int64_t steps = gki_rows_ceil(s->vectors, (int64_t)v[THREADS] * v[UNROLL]);
     split p;
-    p.groups = gki_rows_smaller(problem->dims[ROWS_ROWS], most);
+    p.groups = gki_rows_smaller(gki_rows_ceil(problem->dims[ROWS_ROWS], v[TURNS]), most);
     p.parts = most / p.groups;
     p.parts = gki_rows_smaller(p.parts, steps);
     p.steps = gki_rows_ceil(steps, p.parts);
@@ -55,7 +58,24 @@ bool gki_rows_split_check(const gk_problem *problem, const gk_device_info *devic
         return gk_refuse(reason, "%lld rows need no splitting",
                          (long long)problem->dims[ROWS_ROWS]);
     }
-    if (v[THREADS] * v[BLOCKS] > 512) {
+    if (v[TURNS] > 1 && v[TURNS] > problem->dims[ROWS_ROWS]) {
+        return gk_refuse(reason, "%d rows one after the other, there are %lld", (int)v[TURNS],
+                         (long long)problem->dims[ROWS_ROWS]);
+    }
+    if (v[HOLD] % v[UNROLL] != 0) {
+        return gk_refuse(reason, "%d vectors are no multiple of UNROLL, %d", (int)v[HOLD],
+                         (int)v[UNROLL]);
+    }
+    const int64_t vectors = p.steps * v[UNROLL];
+    for (size_t i = 0; i < sizeof(hold_values) / sizeof(hold_values[0]); i++) {
+        if (hold_values[i] < v[HOLD] && hold_values[i] >= vectors) {
+            return gk_refuse(reason, "%d vectors of a thread are held, it has %lld", (int)v[HOLD],
+                             (long long)vectors);
+        }
+    }
+    const bool wide = v[UNROLL] > 2 || s.size == 8;
+    if (v[THREADS] * v[BLOCKS] > (wide ? 512 : 1024) ||
+        (v[THREADS] > 256 && v[UNROLL] > 2 && gki_rows_is_norm(problem))) {
         return gk_refuse(reason, "%d blocks of %d threads leave too few registers", (int)v[BLOCKS],
                          (int)v[THREADS]);
     }
@@ -83,10 +103,15 @@ void gki_rows_split_launch(const gk_problem *problem, const gk_device_info *devi
     }
 }
 
-static const double MEET = 9e-6;   /* seconds of a row's blocks that exchange their sums */
-static const double STEP = 4.5e-7; /* seconds of a step along the row */
-static const double TWICE = 1.95;  /* elements gone through, as against those of a held row */
-static const double L2_PART = 0.9; /* of a read from memory that one from the second level costs */
+/* The model: 200 timings of two shapes of rows on an H100, fitted. */
+static const double START = 2.5e-6;        /* seconds; launches at once do not overlap */
+static const double BANDWIDTH = 0.733;     /* of what the memory's pins could do */
+static const double MEET = 7e-7;           /* seconds of a row's blocks that exchange their sums, */
+static const double TURN = 3.5e-8;         /* of each of them in further turns */
+static const double AGAIN = 3.39e-13;      /* seconds of a byte that is read again */
+static const double EXPONENTIAL = 4.4e-11; /* seconds of an element and multiprocessor, */
+static const double HELD = 1.36e-11;       /* of one that is looked at when all have arrived */
+static const double THREADS_FULL = 512; /* of a multiprocessor: fewer take longer to read again */
 
 double gki_rows_split_model(const gk_problem *problem, const gk_device_info *device,
                             const gk_config *config)
@@ -94,21 +119,23 @@ double gki_rows_split_model(const gk_problem *problem, const gk_device_info *dev
     const int32_t *v = config->values;
     const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
     const split p = split_of(problem, device, v, &s);
-    const double bytes =
-        (double)problem->dims[ROWS_ROWS] * (double)problem->dims[ROWS_COLS] * (double)s.size;
-    const double steps = (double)p.steps * v[UNROLL];
-    gki_rows_estimate e = {0};
-    e.blocks = (double)(p.groups * p.parts);
-    e.turns = (double)gki_rows_ceil(problem->dims[ROWS_ROWS], p.groups);
-    e.threads = v[THREADS];
-    e.resident = v[BLOCKS];
-    e.lanes = v[THREADS];
-    e.elements = TWICE * (double)p.steps * (double)(v[THREADS] * v[UNROLL] * s.vec);
-    e.vec = (double)s.vec;
-    e.exchange = (p.parts > 1 ? MEET : 0) + (double)p.steps * STEP;
-    /* Of what is read again the second-level cache has a part. */
-    const double again = bytes * (v[HOLD] < steps ? 1 - v[HOLD] / steps : 0);
-    const double cached = 0.5 * (double)device->l2_bytes;
-    e.extra = L2_PART * (again < cached ? again : cached) + (again > cached ? again - cached : 0);
-    return gki_rows_seconds(problem, device, &e);
+    const double rows = (double)problem->dims[ROWS_ROWS];
+    const double elements = rows * (double)problem->dims[ROWS_COLS];
+    const double sms = device->sm_count > 1 ? device->sm_count : 1;
+    const double pins = 2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0);
+    const double blocks = (double)(p.groups * p.parts);
+    const double active = blocks < sms ? blocks / sms : 1;
+    const double turns = (double)gki_rows_ceil(problem->dims[ROWS_ROWS], p.groups);
+    const double vectors = (double)(p.steps * v[UNROLL]);
+    const double held = v[HOLD] < vectors ? v[HOLD] / vectors : 1;
+    const double fewer = THREADS_FULL / (v[THREADS] * v[BLOCKS]);
+    double flops, bytes;
+    gki_rows_work(problem, &flops, &bytes);
+    double seconds = START + bytes / (BANDWIDTH * (pins > 1e11 ? pins : 1e11) * active);
+    if (p.parts > 1) {
+        seconds += MEET * turns + TURN * (turns - 1) * (double)p.parts;
+    }
+    seconds += AGAIN * elements * (double)s.size * (1 - held) * 2 / v[UNROLL] * fewer / active;
+    seconds += HELD * elements * held * held * fewer / turns / (sms * active);
+    return seconds + (gki_rows_is_norm(problem) ? 0 : EXPONENTIAL * elements / (sms * active));
 }

@@ -198,16 +198,37 @@ static gki_entrant *first_ready(gki_session *s)
     return NULL;
 }
 
-/* Whether the guess is still to be handed out. */
-static bool guess_to_come(const gki_session *s)
+/* The guess, if it is still to be handed out. */
+static const gki_entrant *guess_to_come(const gki_session *s)
 {
     for (uint32_t i = 0; i < s->n_entrants; i++) {
         const gki_entrant *e = &s->entrants[i];
         if (e->is_guess) {
-            return e->status == NULL && !e->taken;
+            return e->status == NULL && !e->taken ? e : NULL;
+        }
+    }
+    return NULL;
+}
+
+static bool compiles(const struct gki_build *b, const gki_entrant *e)
+{
+    for (uint32_t i = 0; i < b->next; i++) {
+        if (b->session->entrants[b->leaders[i]].group == e->group) {
+            return b->began_ns[i] != 0;
         }
     }
     return false;
+}
+
+/* Until when to wait for more; 0 = as long as it takes. The guess is not left behind while it
+ * compiles, which the tuning's end would wait for as well. */
+static double limit_of(const struct gki_build *b, double until, double guess_until)
+{
+    const gki_entrant *guess = guess_to_come(b->session);
+    if (guess == NULL) {
+        return until;
+    }
+    return guess->tried || compiles(b, guess) ? 0 : guess_until;
 }
 
 /* Waits for a change, at most until so many seconds after the tuning's start; 0 = without limit. */
@@ -240,7 +261,7 @@ gk_status gki_build_next(gki_session *s, double until, double guess_until, gki_e
         if (b->status != GK_OK || s->cancelled) {
             break;
         }
-        const double limit = guess_to_come(s) ? guess_until : until;
+        const double limit = limit_of(b, until, guess_until);
         if (limit > 0 && gki_session_elapsed(s) >= limit) {
             break;
         }

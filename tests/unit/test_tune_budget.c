@@ -81,6 +81,21 @@ static void test_slow_favourite(void **state)
     assert_true(f->report.guess_seconds > 0);
 }
 
+/* The same beyond the budget: its compile is waited for in any case. */
+static void test_late_favourite(void **state)
+{
+    fixture *f = *state;
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    options.budget_s = 0.4;
+    fake_device_rule(f->fake, "x16")->compile_ms = 800;
+    open_jit(f, 3);
+    const double began = now();
+    assert_gk_ok(tune_with(f, &options));
+    assert_in_range((now() - began) * 1000, 750, 1500);
+    assert_trial(f, "[plain BLOCK=16 SPAN=1 ok]");
+    assert_true(f->report.guess_seconds > 0);
+}
+
 /* It does not compile: nothing waits for it any longer. */
 static void test_slow_useless_favourite(void **state)
 {
@@ -241,6 +256,7 @@ int main(void)
         TEST(test_budget_of_compiles),
         TEST(test_straggler),
         TEST(test_slow_favourite),
+        TEST(test_late_favourite),
         TEST(test_slow_useless_favourite),
         TEST(test_budget_without_usable),
         TEST(test_budget_without_timing),
