@@ -104,14 +104,13 @@ void gki_rows_split_launch(const gk_problem *problem, const gk_device_info *devi
 }
 
 /* The model: 200 timings of two shapes of rows on an H100, fitted. */
-static const double START = 2.5e-6;        /* seconds; launches at once do not overlap */
-static const double BANDWIDTH = 0.733;     /* of what the memory's pins could do */
-static const double MEET = 7e-7;           /* seconds of a row's blocks that exchange their sums, */
-static const double TURN = 3.5e-8;         /* of each of them in further turns */
-static const double AGAIN = 3.39e-13;      /* seconds of a byte that is read again */
-static const double EXPONENTIAL = 4.4e-11; /* seconds of an element and multiprocessor, */
-static const double HELD = 1.36e-11;       /* of one that is looked at when all have arrived */
-static const double THREADS_FULL = 512; /* of a multiprocessor: fewer take longer to read again */
+static const double START = 2.5e-6;      /* seconds; launches at once do not overlap */
+static const double BANDWIDTH = 0.719;   /* of what the memory's pins could do */
+static const double TURN = 4.7e-8;       /* seconds of each block that meets others once more */
+static const double AGAIN = 3.4e-13;     /* seconds of a byte that is read again */
+static const double EXPONENTIAL = 4e-11; /* seconds of an element and multiprocessor, */
+static const double ALL_HELD = 3.1e-11;  /* more if nothing is read while held ones are looked at */
+static const double THREADS_FULL = 512;  /* of a multiprocessor: fewer take longer */
 
 double gki_rows_split_model(const gk_problem *problem, const gk_device_info *device,
                             const gk_config *config)
@@ -132,10 +131,11 @@ double gki_rows_split_model(const gk_problem *problem, const gk_device_info *dev
     double flops, bytes;
     gki_rows_work(problem, &flops, &bytes);
     double seconds = START + bytes / (BANDWIDTH * (pins > 1e11 ? pins : 1e11) * active);
-    if (p.parts > 1) {
-        seconds += MEET * turns + TURN * (turns - 1) * (double)p.parts;
-    }
+    seconds += p.parts > 1 ? TURN * (turns - 1) * (double)p.parts : 0;
     seconds += AGAIN * elements * (double)s.size * (1 - held) * 2 / v[UNROLL] * fewer / active;
-    seconds += HELD * elements * held * held * fewer / turns / (sms * active);
-    return seconds + (gki_rows_is_norm(problem) ? 0 : EXPONENTIAL * elements / (sms * active));
+    if (!gki_rows_is_norm(problem)) {
+        const double late = ALL_HELD * held * held * held / turns;
+        seconds += (EXPONENTIAL + late) * elements / (sms * active);
+    }
+    return seconds;
 }
