@@ -266,6 +266,9 @@ static void run_item(work *w, uint32_t index)
     const bool few = h->options.shapes == NULL && strcmp(item->place, "tight") == 0;
     const uint32_t first = few ? op_random_below(&r, w->n_shapes) : 0;
     for (uint32_t i = 0; i < (few && w->n_shapes > 2 ? 2 : w->n_shapes); i++) {
+        if (atomic_load(&h->lost)) {
+            return;
+        }
         const int64_t *dims = w->shapes[(first + i) % w->n_shapes];
         note(h, item, dims);
         op_harness_run(h, item, dims, h->options.large);
@@ -276,6 +279,9 @@ static void *worker(void *user)
 {
     work *w = user;
     for (uint32_t i; !stopped && (i = atomic_fetch_add(&w->next, 1)) < w->n_items;) {
+        if (atomic_load(&w->h->lost)) {
+            break; /* what failed last says so */
+        }
         run_item(w, i);
         atomic_fetch_add(&w->done, 1);
     }

@@ -52,6 +52,7 @@ typedef struct op_harness {
     const gk_op_desc *op;
     bool is_cpu;
     atomic_uint_fast64_t runs, passed, failed, refused;
+    atomic_bool lost; /* the device; nothing runs any more */
 } op_harness;
 
 /* Returns 0 if all ran right and at least one did, 1 if anything failed, 2 for usage, 77 if there

@@ -66,6 +66,9 @@ static void fail(const job *j, const char *format, ...)
     fflush(stdout);
     funlockfile(stdout);
     atomic_fetch_add(&j->h->failed, 1);
+    if (gk_error_last()->status == GK_ERR_LOST) {
+        atomic_store(&j->h->lost, true);
+    }
 }
 
 /* Operands whose contents depend on the seed and the shape only, so that a failure can be repeated
