@@ -56,9 +56,20 @@ inline gk_u16 f32_to_bf16_bits(float x)
     return (gk_u16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+inline gk_u32 f32_to_f16x2_bits(float low, float high)
+{
+    return (gk_u32)f32_to_f16_bits(high) << 16 | f32_to_f16_bits(low);
+}
+
 inline gk_u32 f32_to_bf16x2_bits(float low, float high)
 {
     return (gk_u32)f32_to_bf16_bits(high) << 16 | f32_to_bf16_bits(low);
+}
+
+inline float exp2_approximate(float x)
+{
+    const float y = exp2f(x);
+    return y < 1.17549435e-38f ? 0.0f : y;
 }
 
 // cvt.rna.tf32 as it is carried out: what is not finite only loses its low bits, so that infinity

@@ -173,4 +173,15 @@ template <class T, class Acc> GK_DEVICE T store_as(Acc x)
     return converter<T>::from(x);
 }
 
+// Two numbers as 16-bit floats, the first in the low half.
+template <class T> GK_DEVICE gk_u32 store_pair_as(float low, float high);
+template <> GK_DEVICE gk_u32 store_pair_as<f16>(float low, float high)
+{
+    return f32_to_f16x2_bits(low, high);
+}
+template <> GK_DEVICE gk_u32 store_pair_as<bf16>(float low, float high)
+{
+    return f32_to_bf16x2_bits(low, high);
+}
+
 } // namespace gk

@@ -355,9 +355,7 @@ template <class T> struct pair_of;
 template <> struct pair_of<f16> {
     static GK_DEVICE gk_u32 pack(float low, float high)
     {
-        gk_u32 r;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-        return r;
+        return f32_to_f16x2_bits(low, high);
     }
 
     static GK_DEVICE gk_u32 pack_relu(float low, float high)

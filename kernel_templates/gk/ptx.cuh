@@ -36,10 +36,25 @@ GK_DEVICE gk_u16 f32_to_bf16_bits(float x)
 }
 
 // Two numbers, the first in the low half.
+GK_DEVICE gk_u32 f32_to_f16x2_bits(float low, float high)
+{
+    gk_u32 r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+
 GK_DEVICE gk_u32 f32_to_bf16x2_bits(float low, float high)
 {
     gk_u32 r;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+
+// 2^x to some 22 bits. Below the normal range the result is 0, which spares instructions.
+GK_DEVICE float exp2_approximate(float x)
+{
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
     return r;
 }
 

@@ -268,6 +268,21 @@ template <int N> struct row_factors {
     }
 };
 
+template <int N> GK_DEVICE void pack_elements(gk_u32 *words, const ACC (&y)[N])
+{
+    if constexpr (sizeof(OUT_TYPE) == 2 && sizeof(ACC) == 4 && N % 2 == 0) {
+        GK_UNROLL
+        for (int e = 0; e < N; e += 2) {
+            words[e / 2] = store_pair_as<OUT_TYPE>(y[e], y[e + 1]);
+        }
+    } else {
+        GK_UNROLL
+        for (int e = 0; e < N; e++) {
+            packed<OUT_TYPE>::put(words, e, store_as<OUT_TYPE>(y[e]));
+        }
+    }
+}
+
 // Computes and stores N elements from element `at` of the row on.
 template <int N>
 GK_DEVICE void put_elements(const row_factors<N> &factors, const row_result &result,
@@ -275,12 +290,14 @@ GK_DEVICE void put_elements(const row_factors<N> &factors, const row_result &res
 {
     constexpr int BYTES = N * (int)sizeof(OUT_TYPE);
     gk_u32 words[BYTES < 4 ? 1 : BYTES / 4];
+    ACC y[N];
     GK_UNROLL
     for (int e = 0; e < N; e++) {
         const ACC weight = HAS_WEIGHT ? factors.weight.get(HAS_WEIGHT ? e : 0) : 0;
         const ACC bias = HAS_BIAS ? factors.bias.get(HAS_BIAS ? e : 0) : 0;
-        packed<OUT_TYPE>::put(words, e, store_as<OUT_TYPE>(apply(result, x[e], weight, bias)));
+        y[e] = apply(result, x[e], weight, bias);
     }
+    pack_elements(words, y);
     if constexpr (N > 1 && OUT_UNIT) {
         if (view.wide) {
             store_words<BYTES>(view.out + at, words);

@@ -50,11 +50,16 @@ template <> GK_DEVICE bf16 outside<bf16>()
     return bf16{0xff80};
 }
 
-// A result of 16 bits needs few of exp's.
-template <class U> GK_DEVICE ACC exponential(ACC x)
+// A result of 16 bits needs few of exp's. What is below the normal range adds nothing to a sum,
+// whose maximum adds 1; of results it is computed 2^SHIFT times as large.
+constexpr bool FEW_BITS = sizeof(OUT_TYPE) == 2;
+constexpr float LOG2_E = 1.44269504f;
+constexpr float SHIFT = 24;
+
+GK_DEVICE ACC exponential(ACC x)
 {
-    if constexpr (sizeof(U) == 2) {
-        return __expf(x);
+    if constexpr (FEW_BITS) {
+        return exp2_approximate((float)x * LOG2_E);
     } else {
         return exp(x);
     }
@@ -93,7 +98,7 @@ struct add_exponentials {
         ACC part = 0;
         GK_UNROLL
         for (int e = 0; e < N; e++) {
-            part += exponential<OUT_TYPE>(x[e] - base);
+            part += exponential(x[e] - base);
         }
         sum += part;
     }
@@ -118,7 +123,7 @@ template <int LANES, class Row> GK_DEVICE summary summarise(const Row &row)
     return summary{maximum.value, sum.sum, 0};
 }
 
-// What every element of the row needs.
+// What every element of the row needs; with FEW_BITS factor is 2^-SHIFT of what it is else.
 struct row_result {
     ACC maximum, factor;
 };
@@ -128,7 +133,7 @@ GK_DEVICE row_result finish(const summary &s, const gk_rows_args &)
     if constexpr (LOG) {
         return row_result{s.a, log(s.b)};
     } else {
-        return row_result{s.a, (ACC)1 / s.b};
+        return row_result{s.a, (FEW_BITS ? (ACC)5.9604644775390625e-8 : (ACC)1) / s.b};
     }
 }
 
@@ -136,8 +141,10 @@ GK_DEVICE ACC apply(const row_result &r, ACC x, ACC, ACC)
 {
     if constexpr (LOG) {
         return (x - r.maximum) - r.factor;
+    } else if constexpr (FEW_BITS) {
+        return exp2_approximate(fmaf((float)(x - r.maximum), LOG2_E, SHIFT)) * r.factor;
     } else {
-        return exponential<OUT_TYPE>(x - r.maximum) * r.factor;
+        return exponential(x - r.maximum) * r.factor;
     }
 }
 

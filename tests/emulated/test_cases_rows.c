@@ -52,6 +52,40 @@ static void extraordinary_rows(void **state)
     }
 }
 
+/* The same in bf16, whose results may be denormal numbers; 2^-133 apart. */
+static void check_brain(rows *r, const char *what)
+{
+    static const double want[6][4] = {
+        {0.5, 3.0273e-39, 5.544e-41, 0.5},
+        {0.5, 0, 0.5, 0},
+        {NOT, NOT, NOT, NOT},
+        {NOT, NOT, NOT, NOT},
+        {NOT, NOT, NOT, NOT},
+        {0, 0.2689414, 0.7310586, 0},
+    };
+    for (int i = 0; i < 24; i++) {
+        const double w = want[i / 4][i % 4];
+        rows_near(r, what, i, w, isnan(w) ? 0 : 0.004 * w + 5e-41);
+    }
+}
+
+static void brain_softmax(void **state)
+{
+    static const double in[6][4] = {
+        {0, -88, -92, 0}, {3e38, -3e38, 3e38, 0}, {-INF, -INF, -INF, -INF},
+        {1, NOT, 2, 3},   {INF, 0, -INF, 1},      {-INF, -1, 0, -3e38},
+    };
+    rows r;
+    const gk_tensor t = gk_matrix(NULL, GK_BF16, 6, 4);
+    (void)state;
+    rows_create(&r, "softmax", 0, 0, &t, &t, 0);
+    for (int i = 0; i < 24; i++) {
+        op_buffer_set(&r.args[X], i / 4, i % 4, in[i / 4][i % 4]);
+    }
+    assert_true(rows_every_config(&r, rows_few(), check_brain) == 31);
+    rows_destroy(&r);
+}
+
 /* Parts of a row that are all minus infinity, and one NaN far behind. */
 static void extraordinary_parts(void **state)
 {
@@ -236,9 +270,11 @@ static void empty_then_normal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        on_device(extraordinary_rows),  on_device(extraordinary_parts), on_device(one_column),
-        on_device(many_rows),           on_device(strides_and_padding), on_device(far_apart),
-        on_device(half_precision_norm), on_device(empty_then_normal),
+        on_device(extraordinary_rows),  on_device(brain_softmax),
+        on_device(extraordinary_parts), on_device(one_column),
+        on_device(many_rows),           on_device(strides_and_padding),
+        on_device(far_apart),           on_device(half_precision_norm),
+        on_device(empty_then_normal),
     };
     const int missing = op_test_missing();
     return missing != 0 ? missing : GK_TEST_MAIN(tests);
