@@ -73,8 +73,7 @@ bool gki_rows_split_check(const gk_problem *problem, const gk_device_info *devic
                              (long long)vectors);
         }
     }
-    /* 64 registers are enough for two vectors at a time from sm_90 on, 128 for four, but of norms.
-     */
+    /* 64 registers do for two vectors at a time from sm_90 on, 128 for four, but for norms. */
     const int32_t wide = gki_rows_is_norm(problem) ? 256 : 512;
     const int32_t most = s.size == 8 || (device->cc < 90 && !device->is_emulated) ? 512 : 1024;
     if (v[THREADS] * v[BLOCKS] > (v[UNROLL] > 2 ? wide : most)) {
