@@ -55,7 +55,6 @@ constexpr int SUMS = MMA ? LANE_ROWS / 2 * X_VECTORS * 4 : LANE_ROWS * TILE;
 static_assert(!MMA || (LANES_K == 4 && LANE_ROWS % 2 == 0 && TILE % 8 == 0 && LANE_K % 4 == 0),
               "the layout of mma.sync fragments");
 
-// The registers a thread surely makes do with give the number of blocks to fit on a multiprocessor.
 // Whether it may be that a part of a lane's share of a step exists.
 constexpr bool CUT = !W_ALONG_K && K_DIVISOR % VECTORS != 0;
 
@@ -64,6 +63,8 @@ constexpr bool CUT = !W_ALONG_K && K_DIVISOR % VECTORS != 0;
 constexpr bool X_BY_VECTORS = X_ALONG_K && !CUT && smaller(X_ALIGN, LANE_K *SIZE) >= 4;
 constexpr int X_APART = (X_BY_VECTORS ? 0 : UNROLL * X_VECTORS * (LANE_K - X_WORDS)) +
                         3 * (X_VECTORS - 1) * (X_ALONG_K ? 1 : LANE_K);
+
+// The registers a thread surely makes do with give the number of blocks to fit on a multiprocessor.
 constexpr int OTHER_REGISTERS = 40 + (MMA ? 4 : 2) * VECTORS + (SIZE > 1 ? 0 : MMA ? 8 : 32);
 constexpr int REGISTERS =
     UNROLL * (VECTORS * WORDS + X_VECTORS * X_WORDS) + X_APART + SUMS + OTHER_REGISTERS;

@@ -833,7 +833,7 @@ struct consumer {
                             linear_value(p, sum[i + 1], x + upper * 8, y + column + 1);
                         packed[half * 2 + upper] = (int)ACTIVATION == (int)ACT_RELU
                                                        ? pair_of<T>::pack_relu(low, high)
-                                                       : pair_of<T>::pack(low, high);
+                                                       : store_pair_as<T>(low, high);
                     }
                 }
                 store_matrices(to + (Y_CONTIGUOUS ? at ^ (j * 2) : at + j * 128), packed);
@@ -962,7 +962,7 @@ struct consumer {
                         out + (y_at + 1) * SHIFTED_PITCH + slab.shift(y_at + 1) + x_at * C_ELEMENT;
                 }
                 if constexpr (sizeof(T) == 2) {
-                    const gk_u32 both = pair_of<T>::pack(low, high);
+                    const gk_u32 both = store_pair_as<T>(low, high);
                     *(gk_u16 *)to = (gk_u16)both;
                     *(gk_u16 *)next = (gk_u16)(both >> 16);
                 } else {

@@ -85,7 +85,7 @@ GK_DEVICE void split_pair(float x, float y, gk_u32 (&part)[PLANES])
     y *= FACTOR;
     GK_UNROLL
     for (int p = PLANES - 1; p >= 0; p--) {
-        part[p] = pair_of<bf16>::pack(x, y);
+        part[p] = store_pair_as<bf16>(x, y);
         if (p > 0) {
             x -= bits_to_f32(part[p] << 16);
             y -= bits_to_f32(part[p] & 0xffff0000u);

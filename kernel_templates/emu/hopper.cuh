@@ -416,25 +416,15 @@ inline float emu_relu(float x)
 
 template <class T> struct pair_of;
 template <> struct pair_of<f16> {
-    static gk_u32 pack(float low, float high)
-    {
-        return (gk_u32)f32_to_f16_bits(high) << 16 | f32_to_f16_bits(low);
-    }
-
     static gk_u32 pack_relu(float low, float high)
     {
-        return pack(emu_relu(low), emu_relu(high));
+        return f32_to_f16x2_bits(emu_relu(low), emu_relu(high));
     }
 };
 template <> struct pair_of<bf16> {
-    static gk_u32 pack(float low, float high)
-    {
-        return f32_to_bf16x2_bits(low, high);
-    }
-
     static gk_u32 pack_relu(float low, float high)
     {
-        return pack(emu_relu(low), emu_relu(high));
+        return f32_to_bf16x2_bits(emu_relu(low), emu_relu(high));
     }
 };
 

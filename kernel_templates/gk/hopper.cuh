@@ -350,14 +350,9 @@ GK_DEVICE void stmatrix_x4_trans(void *row, const gk_u32 (&r)[4])
                  : "memory");
 }
 
-// Two floats rounded to nearest even, the first in the low half. _relu: negative ones as 0.
+// As store_pair_as(), negative ones as 0.
 template <class T> struct pair_of;
 template <> struct pair_of<f16> {
-    static GK_DEVICE gk_u32 pack(float low, float high)
-    {
-        return f32_to_f16x2_bits(low, high);
-    }
-
     static GK_DEVICE gk_u32 pack_relu(float low, float high)
     {
         gk_u32 r;
@@ -366,11 +361,6 @@ template <> struct pair_of<f16> {
     }
 };
 template <> struct pair_of<bf16> {
-    static GK_DEVICE gk_u32 pack(float low, float high)
-    {
-        return f32_to_bf16x2_bits(low, high);
-    }
-
     static GK_DEVICE gk_u32 pack_relu(float low, float high)
     {
         gk_u32 r;

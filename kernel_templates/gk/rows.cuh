@@ -489,8 +489,8 @@ template <int EDGES, int AHEAD> struct row_in_shared {
         edges.each(view, begin, step, f);
     }
 
-    // Stores COUNT vectors from vector `i` on. NEXT: and loads those of the view in their places.
-    template <int COUNT, bool NEXT>
+    // Stores COUNT vectors from vector `i` on, and loads those of the view in their places.
+    template <int COUNT>
     GK_DEVICE void put(const gk_rows_args &args, const row_result &result, const row_view &now,
                        int i)
     {
@@ -504,25 +504,24 @@ template <int EDGES, int AHEAD> struct row_in_shared {
             ACC x[VEC];
             get(x, i + k);
             put_elements(factors[k], result, now, now.at(begin + (i + k) * step), x);
-            if (NEXT && i + k < count) {
+            if (i + k < count) {
                 load(i + k);
             }
         }
     }
 
-    // Stores vectors [from, to).
-    template <bool NEXT>
+    // The same of vectors [from, to).
     GK_DEVICE void put(const gk_rows_args &args, const row_result &result, const row_view &now,
                        int from, int to)
     {
         int i = from;
         GK_NO_UNROLL
         for (; i + AHEAD <= to; i += AHEAD) {
-            put<AHEAD, NEXT>(args, result, now, i);
+            put<AHEAD>(args, result, now, i);
         }
         GK_NO_UNROLL
         for (; i < to; i++) {
-            put<1, NEXT>(args, result, now, i);
+            put<1>(args, result, now, i);
         }
     }
 
@@ -535,7 +534,7 @@ template <int EDGES, int AHEAD> struct row_in_shared {
         edges.put(args, result, now, begin, step);
         edges.load(next, begin, step);
         place(next);
-        put<true>(args, result, now, 0, had);
+        put(args, result, now, 0, had);
         load(had, count);
         cp_async_commit();
     }

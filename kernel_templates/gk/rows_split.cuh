@@ -126,7 +126,7 @@ struct row_part {
     {
         const int from = c * chunk;
         const int to = smaller(from + chunk, had);
-        held.put<true>(args, result, view, from, to);
+        held.put(args, result, view, from, to);
         held.load(to < from ? from : to, smaller(from + chunk, held.count));
         cp_async_commit();
     }

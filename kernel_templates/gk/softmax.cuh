@@ -54,7 +54,7 @@ template <> GK_DEVICE bf16 outside<bf16>()
 // whose maximum adds 1; of results it is computed 2^SHIFT times as large.
 constexpr bool FEW_BITS = sizeof(OUT_TYPE) == 2;
 constexpr float LOG2_E = 1.44269504f;
-constexpr float SHIFT = 24;
+constexpr int SHIFT = 24;
 
 GK_DEVICE ACC exponential(ACC x)
 {
@@ -133,7 +133,7 @@ GK_DEVICE row_result finish(const summary &s, const gk_rows_args &)
     if constexpr (LOG) {
         return row_result{s.a, log(s.b)};
     } else {
-        return row_result{s.a, (FEW_BITS ? (ACC)5.9604644775390625e-8 : (ACC)1) / s.b};
+        return row_result{s.a, (ACC)1 / (FEW_BITS ? 1 << SHIFT : 1) / s.b};
     }
 }
 

@@ -337,8 +337,8 @@ static const char STMATRIX[] =
     "    gk::stmatrix_x2(row + 3072, h);\n"
     "    gk::stmatrix_x2_trans(row + 4608, h);\n"
     "    for (int i = t; i < 3072; i += 32) ((gk_u16 *)a.out)[i] = ((gk_u16 *)s)[i];\n"
-    "    if (t == 0) ((gk_u32 *)a.out)[1536] = gk::pair_of<gk::f16>::pack(1.0f, -2.0f);\n"
-    "    if (t == 0) ((gk_u32 *)a.out)[1537] = gk::pair_of<gk::bf16>::pack(1.0f, -2.0f);\n"
+    "    if (t == 0) ((gk_u32 *)a.out)[1536] = gk::store_pair_as<gk::f16>(1.0f, -2.0f);\n"
+    "    if (t == 0) ((gk_u32 *)a.out)[1537] = gk::store_pair_as<gk::bf16>(1.0f, -2.0f);\n"
     "}\n";
 
 static void test_stmatrix(void **state)
