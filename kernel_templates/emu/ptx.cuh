@@ -72,6 +72,12 @@ inline float exp2_approximate(float x)
     return y < 1.17549435e-38f ? 0.0f : y;
 }
 
+inline float reciprocal_approximate(float x)
+{
+    const float y = 1 / x;
+    return fabsf(y) < 1.17549435e-38f ? copysignf(0, y) : y;
+}
+
 // cvt.rna.tf32 as it is carried out: what is not finite only loses its low bits, so that infinity
 // comes of a NaN without others.
 inline gk_u32 emu_cvt_rna_tf32(float x)

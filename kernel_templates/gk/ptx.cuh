@@ -58,6 +58,14 @@ GK_DEVICE float exp2_approximate(float x)
     return r;
 }
 
+// 1 / x to some 22 bits; 0 where that is below the normal range.
+GK_DEVICE float reciprocal_approximate(float x)
+{
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+
 // Rounds to tf32 (10 mantissa bits), ties away from zero; the low 13 bits of the result are zero.
 // The addition makes the canonical NaN of any other: of one with low bits only the instruction
 // makes infinity.

@@ -52,6 +52,8 @@ size_t gki_map_pack(const gk_call *call, const gk_problem *problem, const gk_var
                     const gk_config *config, void *workspace, void *zeroed, void *out);
 void gki_map_constants(const gk_problem *problem, bool has_head, gk_constants *out);
 void gki_map_work(const gk_problem *problem, double *flops, double *bytes);
+/* The problem's expression, as precise as its result is; false if it has none. */
+bool gki_map_read(const gk_problem *problem, map_expression *out);
 /* Sums are of f64 if any operand is. */
 bool gki_map_is_double(const gk_problem *problem);
 /* The alignment that a kernel can rely on: its vectors begin at the first element, or with has_head

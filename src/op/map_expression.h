@@ -73,6 +73,11 @@ typedef enum map_kind {
     MAP_TAN,
     MAP_TANH,
     MAP_TRUNC,
+    MAP_N_WRITTEN, /* what a text may hold */
+    MAP_BRIEF_GELU = MAP_N_WRITTEN,
+    MAP_BRIEF_GELU_TANH,
+    MAP_BRIEF_SIGMOID,
+    MAP_BRIEF_SILU,
     MAP_N_KINDS,
 } map_kind;
 
@@ -104,6 +109,13 @@ bool gki_map_parse(const char *text, map_expression *out, char error[MAP_MAX_ERR
 
 /* The one text of all spellings: false if it is longer than MAP_MAX_TEXT. */
 bool gki_map_canonical(const map_expression *expression, char out[MAP_MAX_TEXT + 1]);
+
+/*
+ * Has functions computed with some 16 bits, in fewer instructions, from which the result comes by
+ * products, quotients and choices alone: what errs by a share of them errs by the same of the
+ * result. For results of 16 bits.
+ */
+void gki_map_shorten(map_expression *expression);
 
 /* The same as code for gk/elementwise.cuh over variables x0 .. x4 of float or double; false if it
  * does not fit. */

@@ -52,6 +52,10 @@ const map_kind_desc gki_map_kinds[MAP_N_KINDS] = {
     [MAP_TAN] = {"tan", 1, 0, 4},
     [MAP_TANH] = {"tanh", 1, 0, 2},
     [MAP_TRUNC] = {"trunc", 1, 0, 0},
+    [MAP_BRIEF_GELU] = {"brief_gelu", 1, 0, 128},
+    [MAP_BRIEF_GELU_TANH] = {"brief_gelu_tanh", 1, 0, 64},
+    [MAP_BRIEF_SIGMOID] = {"brief_sigmoid", 1, 0, 64},
+    [MAP_BRIEF_SILU] = {"brief_silu", 1, 0, 64},
 };
 
 enum { NONE = -1, MAX_TOKEN = 40 };
@@ -222,7 +226,7 @@ static int parse_name(parser *p)
     if (is_word(name, length, "inf") || is_word(name, length, "nan")) {
         return add_number(p, name[0] == 'i' ? (double)__builtin_inf() : (double)__builtin_nan(""));
     }
-    for (int kind = MAP_WHERE; kind < MAP_N_KINDS; kind++) {
+    for (int kind = MAP_WHERE; kind < MAP_N_WRITTEN; kind++) {
         if (is_word(name, length, gki_map_kinds[kind].name)) {
             return parse_call(p, (map_kind)kind, name);
         }

@@ -42,8 +42,7 @@ void gki_map_reference(const gk_call *call, const gk_problem *problem, double *o
     const bool is_double = gki_map_is_double(problem);
     int64_t at[GK_MAX_RANK] = {0};
     map_expression expression;
-    char error[MAP_MAX_ERROR];
-    if (problem->dims[MAP_N] == 0 || !gki_map_parse(problem->text, &expression, error)) {
+    if (problem->dims[MAP_N] == 0 || !gki_map_read(problem, &expression)) {
         return;
     }
     int64_t index = 0;

@@ -23,6 +23,18 @@ int64_t gki_map_align(const gk_problem *problem, int arg, bool has_head)
     return size == 0 ? 1 : behind_head && !has_head ? size : problem->align[arg];
 }
 
+bool gki_map_read(const gk_problem *problem, map_expression *out)
+{
+    char error[MAP_MAX_ERROR];
+    if (!gki_map_parse(problem->text, out, error)) {
+        return false;
+    }
+    if (gk_dtype_size((gk_dtype)problem->dtype[MAP_OUT]) <= 2 && !gki_map_is_double(problem)) {
+        gki_map_shorten(out);
+    }
+    return true;
+}
+
 void gki_map_constants(const gk_problem *problem, bool has_head, gk_constants *out)
 {
     static const char *const types[] = {"X0_TYPE", "X1_TYPE", "X2_TYPE", "X3_TYPE", "X4_TYPE"};
@@ -34,7 +46,6 @@ void gki_map_constants(const gk_problem *problem, bool has_head, gk_constants *o
     const bool is_double = gki_map_is_double(problem);
     const uint8_t out_type = problem->dtype[MAP_OUT];
     map_expression expression;
-    char error[MAP_MAX_ERROR];
     for (int i = 0; i < MAP_MAX_INPUTS; i++) {
         const bool present = problem->dtype[i] != 0;
         add(out, has[i], GK_CONSTANT_BOOL, present);
@@ -48,7 +59,7 @@ void gki_map_constants(const gk_problem *problem, bool has_head, gk_constants *o
     add(out, "ACC_TYPE", GK_CONSTANT_TYPE, is_double ? GK_F64 : GK_F32);
     add(out, "WIDEST", GK_CONSTANT_INT, gki_map_sizes(problem).widest);
     out->code[0] = '\0'; /* which the renderer refuses */
-    if (gki_map_parse(problem->text, &expression, error) &&
+    if (gki_map_read(problem, &expression) &&
         !gki_map_code(&expression, is_double, out->code, sizeof(out->code))) {
         out->code[0] = '\0';
     }
@@ -138,9 +149,8 @@ void gki_map_work(const gk_problem *problem, double *flops, double *bytes)
     const double m = (double)problem->dims[MAP_M];
     const double n = (double)problem->dims[MAP_N];
     map_expression expression;
-    char error[MAP_MAX_ERROR];
     uint32_t operations = 1;
-    if (gki_map_parse(problem->text, &expression, error)) {
+    if (gki_map_read(problem, &expression)) {
         for (uint32_t i = 0; i < expression.n_nodes; i++) {
             operations += expression.nodes[i].kind > MAP_INPUT;
         }

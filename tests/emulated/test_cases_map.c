@@ -131,8 +131,18 @@ static void silu_at_the_extremes(void **state)
 static void activations_everywhere(void **state)
 {
     (void)state;
-    static const char *const names[] = {"silu(x0)", "gelu(x0)", "gelu_tanh(x0)", "sigmoid(x0)",
-                                        "exp(x0)",  "tanh(x0)", "erf(x0)",       "log(x0)"};
+    static const char *const names[] = {"silu(x0)",
+                                        "gelu(x0)",
+                                        "gelu_tanh(x0)",
+                                        "sigmoid(x0)",
+                                        "exp(x0)",
+                                        "tanh(x0)",
+                                        "erf(x0)",
+                                        "log(x0)",
+                                        "silu(x0) * 3",
+                                        "x0 > 1 ? -gelu(x0) / 7 : gelu(x0)",
+                                        "gelu_tanh(x0) - x0",
+                                        "1 - sigmoid(x0)"};
     static const gk_dtype types[] = {GK_BF16, GK_F16};
     const gk_tensor shapes[] = {gk_vector(NULL, GK_BF16, 65536), gk_vector(NULL, GK_F16, 65536)};
     for (int t = 0; t < 2; t++) {

@@ -311,6 +311,33 @@ static void code(void **state)
     assert_int_equal(expression.inputs, 1);
 }
 
+/* Brief functions are those that sums, comparisons and other functions take nothing from. */
+static void brief_functions(void **state)
+{
+    (void)state;
+    char text[256];
+    takes("silu(x0) * (x1 > sigmoid(x0) ? -gelu(x1) / gelu_tanh(x2) : abs(relu(sigmoid(x3))))");
+    gki_map_shorten(&expression);
+    assert_true(gki_map_code(&expression, false, text, sizeof(text)));
+    assert_string_equal(text, "m_mul(m_brief_silu(x0), m_where(m_gt(x1, m_sigmoid(x0)), "
+                              "m_div(m_neg(m_brief_gelu(x1)), m_brief_gelu_tanh(x2)), "
+                              "m_abs(m_relu(m_brief_sigmoid(x3)))))");
+    takes("silu(x0) - x0 + exp(gelu(x0)) * max(sigmoid(x0), x1)");
+    gki_map_shorten(&expression);
+    assert_true(gki_map_code(&expression, false, text, sizeof(text)));
+    assert_string_equal(text, "m_add(m_sub(m_silu(x0), x0), "
+                              "m_mul(m_exp(m_gelu(x0)), m_max(m_sigmoid(x0), x1)))");
+    refuses("brief_silu(x0)",
+            "column 1: expected a function, pi, inf, nan or x0 to x4, found \"brief_silu\"");
+    const double inputs[MAP_MAX_INPUTS] = {2};
+    const double silu = 2 / (1 + exp(-2));
+    double off;
+    takes("silu(x0)");
+    gki_map_shorten(&expression);
+    assert_true(fabs(gki_map_evaluate(&expression, false, inputs, &off) - silu) < 1e-15);
+    assert_true(off >= silu * 0x1p-17 && off < silu * 0x1.01p-17);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +349,7 @@ int main(void)
         cmocka_unit_test(values_that_are_not_ordinary),
         cmocka_unit_test(errors_are_bounded),
         cmocka_unit_test(code),
+        cmocka_unit_test(brief_functions),
     };
     return GK_TEST_MAIN(tests);
 }
