@@ -109,11 +109,13 @@ struct gki_driver {
     /*
      * Runs launches[0], launches[1], .. launches[count - 1], `repeats` times over, on a stream of
      * the driver's own, and gives the seconds one launch takes. graph: replay them from a graph, so
-     * that the host's launch rate is not what is measured. Work queued before is waited for.
+     * that the host's launch rate is not what is measured; what L2 holds is evicted before, where
+     * the device can, and otherwise they run once untimed. Work queued before is waited for.
      */
     gk_status (*time)(gki_device *device, const gki_kernel_launch *launches, uint32_t count,
                       uint32_t repeats, bool graph, double *seconds);
-    /* Gives back what time() keeps, graphs of the last launches; to be called after timings. */
+    /* Gives back what time() keeps, graphs of the last launches and memory; to be called after
+     * timings. */
     void (*time_done)(gki_device *device);
 };
 

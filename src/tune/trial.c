@@ -289,8 +289,8 @@ gk_status gki_trial_time(gki_session *s, gki_entrant *e, const gki_bench *bench,
         return status;
     }
     runs = steady(runs < MAX_LAUNCHES ? runs : MAX_LAUNCHES);
-    /* Below 50 us a launch, the host's rate would be what is measured. A graph runs once before it
-     * is timed, wherever it begins. */
+    /* Below 50 us a launch, the host's rate would be what is measured. A graph begins with
+     * a cold L2, whichever operands come first. */
     bool graph = runs > 4 && !s->info.is_emulated;
     uint32_t sets = bench->operands->sets;
     uint32_t first = graph ? (uint32_t)(e - s->entrants) * 37 : s->next_set;

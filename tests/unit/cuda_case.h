@@ -76,7 +76,7 @@ static inline gki_module *load_module(gki_device *device)
 
 static inline fake_cuda *fake_state(void)
 {
-    void *handle = dlopen(GK_TEST_FAKE_CUDA, RTLD_NOW);
+    void *handle = dlopen(getenv("GK_CUDA_DRIVER"), RTLD_NOW);
     fake_cuda *state = handle != NULL ? dlsym(handle, "fake_cuda_state") : NULL;
     if (state == NULL) {
         abort();

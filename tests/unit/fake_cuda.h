@@ -1,8 +1,9 @@
 /*
  * A libcuda that computes nothing, for GK_CUDA_DRIVER. FAKE_CUDA scripts the device:
- * init=<CUresult>, count=, version=, name=, cc=, sms=, optin=, memory=, load=<CUresult of loading
- * modules>, graph=<CUresult of launching graphs>; the rest stands in the state below, which a test
- * reaches through dlsym(handle, "fake_cuda_state").
+ * init=<CUresult>, count=, version=, name=, cc=, sms=, l2=, optin=, memory=, load=<CUresult of
+ * loading modules>, graph=<CUresult of launching graphs>; the rest stands in the state below, which
+ * a test reaches through dlsym(handle, "fake_cuda_state"). FAKE_CUDA_OLD builds one without the
+ * functions that a driver may lack.
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
@@ -36,8 +37,12 @@ typedef struct fake_map {
 typedef struct fake_cuda {
     /* Set by tests: the CUresult that a call fails with. */
     uint32_t fail_alloc;
+    uint32_t fail_memset;
     uint32_t fail_load;
+    uint32_t fail_ptx; /* the like of fail_load, for PTX */
     uint32_t fail_launch;
+    uint32_t fail_flush;
+    uint32_t fail_upload;
     uint32_t fail_sync;
     uint32_t fail_map;
     uint32_t fail_occupancy;
@@ -45,8 +50,11 @@ typedef struct fake_cuda {
     int32_t static_smem; /* of every function */
     void *capturing;     /* this stream is being captured, in global mode */
     int32_t capture_blocks_default;
+    int32_t no_ptx_kernel; /* PTX loads, but its kernel is not found */
 
     /* What happened. */
+    uint64_t clock_us;
+    char trace[64]; /* graphs' uploads and launches, flushes and recorded events: U, G, F, R */
     int32_t retained;
     int32_t live_allocs;
     int32_t live_streams;
@@ -59,6 +67,12 @@ typedef struct fake_cuda {
     int32_t syncs;
     int32_t forbidden; /* calls that would have broken the capture */
     int32_t graph_launches;
+    int32_t ptx_loads;    /* tried */
+    uint64_t alloc_bytes; /* the last allocation's */
+    uint64_t flush_bytes; /* that the last flush read */
+    fake_launch flush;
+    void *graph_stream;   /* of the last replay */
+    void *memset_stream;  /* of the last cuMemsetD8Async */
     uint32_t max_dynamic; /* of the last function */
     int32_t non_portable;
     int32_t n_maps;
@@ -75,8 +89,13 @@ extern fake_cuda fake_cuda_state;
 
 /* CUDA_ERROR_INVALID_CONTEXT unless the device's context is current. */
 unsigned fake_cuda_need_context(void);
+/* The same for calls that a capture in global mode forbids to every thread not in relaxed mode. */
+unsigned fake_cuda_need_safe(void);
+/* Adds to the trace while there is room. */
+void fake_cuda_note(char what);
 
-/* Microseconds that the fake clock advances for a launch and for a launch in a graph. */
-enum { FAKE_LAUNCH_US = 3, FAKE_NODE_US = 1 };
+/* Microseconds that the fake clock advances for a launch, for one in a graph, for a graph's upload,
+ * which its first replay makes where none was before, and for a flush. */
+enum { FAKE_LAUNCH_US = 3, FAKE_NODE_US = 1, FAKE_UPLOAD_US = 500, FAKE_FLUSH_US = 40 };
 
 #endif

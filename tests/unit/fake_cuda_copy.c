@@ -48,8 +48,11 @@ gki_cu_result cuMemcpyDtoDAsync_v2(gki_cu_ptr to, gki_cu_ptr from, size_t bytes,
 gki_cu_result cuMemsetD8Async(gki_cu_ptr to, unsigned char value, size_t bytes,
                               gki_cu_stream stream)
 {
-    (void)stream;
+    fake_cuda_state.memset_stream = stream;
     gki_cu_result result = fake_cuda_need_context();
+    if (fake_cuda_state.fail_memset != 0) {
+        return fake_cuda_state.fail_memset;
+    }
     if (result == 0) {
         memset(memory(to), value, bytes);
     }

@@ -62,6 +62,7 @@ static int use_all(gki_device *device)
     failed += driver->launch(device, &launch, stream) != GK_OK;
     failed += driver->time(device, &launch, 1, 2, false, &seconds) != GK_OK;
     failed += driver->time(device, &launch, 1, 2, true, &seconds) != GK_OK;
+    driver->time_done(device);
     failed += driver->synchronize(device, stream) != GK_OK;
     driver->module_unload(device, module);
     driver->stream_destroy(device, stream);
@@ -107,7 +108,8 @@ static void run_contexts(void *data)
         o->values[i * 2 + 1] = workers[i].kept;
     }
     o->values[4] = fake->pushes - fake->pops;
-    o->values[5] = fake->live_allocs + fake->live_modules + fake->live_graphs + fake->live_execs;
+    o->values[5] = fake->live_allocs + fake->live_graphs + fake->live_execs;
+    o->values[11] = fake->live_modules;
     /* With the device's own context current nothing is pushed. */
     void *p = NULL;
     (void)device->driver->mem_alloc(device, 1, &p);
@@ -124,7 +126,7 @@ static void run_contexts(void *data)
     o->values[8] = current_context() == own;
     (void)device->driver->mem_free(device, p);
     device->driver->close(device);
-    o->values[9] = fake->live_streams + fake->live_events + fake->live_allocs;
+    o->values[9] = fake->live_streams + fake->live_events + fake->live_allocs + fake->live_modules;
     o->values[10] = fake->retained;
 }
 
@@ -144,6 +146,7 @@ static void test_contexts(void **state)
     assert_int_equal(o.values[8], 1);
     assert_int_equal(o.values[9], 0);
     assert_int_equal(o.values[10], 1); /* the test's own retain */
+    assert_int_equal(o.values[11], 1); /* the kernel that evicts L2 */
 }
 
 /* --- captures --- */

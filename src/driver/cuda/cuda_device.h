@@ -16,6 +16,17 @@ typedef struct gki_cuda_graph {
     uint64_t used;          /* when, in timings */
 } gki_cuda_graph;
 
+/* What evicts L2 before a timing. */
+typedef struct gki_cuda_flush {
+    gki_cu_module module;
+    gki_cu_function kernel; /* NULL: not loaded */
+    gki_cu_ptr buffer;      /* 0: none */
+    size_t bytes;           /* of the buffer */
+    bool no_kernel;         /* it does not load on this device */
+    bool no_buffer;         /* there was no memory; asked again after time_done */
+    bool noted;             /* one of the two was logged */
+} gki_cuda_flush;
+
 typedef struct gki_cuda_device {
     gki_device base;
     const gki_cuda_api *api;
@@ -34,6 +45,7 @@ typedef struct gki_cuda_device {
     gki_cu_event timing_end;
     gki_cuda_graph graphs[GKI_CUDA_MAX_GRAPHS];
     uint64_t n_timings;
+    gki_cuda_flush flush;
 } gki_cuda_device;
 
 typedef struct gki_cuda_module {
@@ -125,6 +137,16 @@ gk_status gki_cuda_fail_launch(const gki_cuda_device *device, const gki_kernel_l
 
 /* cuda_map.c */
 gk_status gki_cuda_map_encode(gki_device *device, const gk_map_desc *desc, gk_tensor_map *out);
+
+/* cuda_flush.c; the context is current, and the device's timing locked, but for close. */
+/* Loads and allocates what is missing. Not ready: L2 cannot be evicted, which is no failure. */
+gk_status gki_cuda_flush_prepare(gki_cuda_device *device, bool *ready);
+/* Evicts what L2 holds, in the timing stream. */
+gk_status gki_cuda_flush_launch(const gki_cuda_device *device);
+/* Gives back the memory. */
+void gki_cuda_flush_done(gki_cuda_device *device);
+/* Gives back all. */
+void gki_cuda_flush_close(gki_cuda_device *device);
 
 /* cuda_time.c */
 gk_status gki_cuda_time(gki_device *device, const gki_kernel_launch *launches, uint32_t count,

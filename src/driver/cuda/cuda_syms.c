@@ -127,8 +127,7 @@ const char *gki_cuda_error_name(const gki_cuda_api *api, gki_cu_result result)
     return name;
 }
 
-/* After one of these every call on the context fails, until the process ends. */
-static bool is_fatal(gki_cu_result result)
+bool gki_cuda_is_fatal(gki_cu_result result)
 {
     switch (result) {
     case GKI_CU_DEINITIALIZED:
@@ -164,7 +163,7 @@ gk_status gki_cuda_fail(const gki_cuda_api *api, gki_cu_result result, const cha
         meaning = "no description";
     }
     const char *name = gki_cuda_error_name(api, result);
-    if (is_fatal(result)) {
+    if (gki_cuda_is_fatal(result)) {
         return gki_fail_code(GK_ERR_LOST, "cuda", (int32_t)result,
                              "%s: %s (%s); the CUDA context is lost, the process must be restarted",
                              text, name, meaning);

@@ -32,6 +32,9 @@ gk_status gki_cuda_fail_stub(const char *path);
 gk_status gki_cuda_fail(const gki_cuda_api *api, gki_cu_result result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Whether every later call on the context fails too, until the process ends. */
+bool gki_cuda_is_fatal(gki_cu_result result);
+
 /* The error's name, never NULL. */
 const char *gki_cuda_error_name(const gki_cuda_api *api, gki_cu_result result);
 
