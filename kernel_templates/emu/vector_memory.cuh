@@ -4,7 +4,7 @@
 
 namespace gk {
 
-enum { CACHE_DEFAULT = 0, CACHE_STREAM = 1 };
+enum { CACHE_DEFAULT = 0, CACHE_STREAM = 1, CACHE_KEEP = 2, CACHE_LAST = 3 };
 
 GK_DEVICE constexpr int vector_piece(int bytes, int align)
 {

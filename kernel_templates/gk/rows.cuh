@@ -7,6 +7,7 @@
 #pragma once
 #include "gk/dtypes.cuh"
 #include "gk/prefetch.cuh"
+#include "gk/vector_memory.cuh"
 
 namespace gk {
 
@@ -206,10 +207,16 @@ GK_DEVICE void prefetch_x(const gk_rows_args &args, const row_view &view, gk_i64
 }
 
 // Vector `v`, or what lies outside the row.
+template <int CACHE = CACHE_DEFAULT>
 GK_DEVICE void load_vector(gk_u32 (&words)[WORDS], const row_view &view, gk_i64 v)
 {
     if (v < view.vectors) {
-        load_words<VEC * SIZE>(words, view.x + view.at(v) * (VEC > 1 ? 1 : view.x_stride));
+        const X_TYPE *const from = view.x + view.at(v) * (VEC > 1 ? 1 : view.x_stride);
+        if constexpr (CACHE != CACHE_DEFAULT && VEC * SIZE == 16) {
+            load_vector<16, 16, CACHE>(words, from);
+        } else {
+            load_words<VEC * SIZE>(words, from);
+        }
     } else {
         GK_UNROLL
         for (int e = 0; e < VEC; e++) {
@@ -284,12 +291,12 @@ template <int N> GK_DEVICE void pack_elements(gk_u32 *words, const ACC (&y)[N])
 }
 
 // Computes and stores N elements from element `at` of the row on.
-template <int N>
+template <int N, int CACHE = CACHE_DEFAULT>
 GK_DEVICE void put_elements(const row_factors<N> &factors, const row_result &result,
                             const row_view &view, gk_i64 at, const ACC (&x)[N])
 {
     constexpr int BYTES = N * (int)sizeof(OUT_TYPE);
-    gk_u32 words[BYTES < 4 ? 1 : BYTES / 4];
+    alignas(16) gk_u32 words[BYTES < 4 ? 1 : BYTES / 4];
     ACC y[N];
     GK_UNROLL
     for (int e = 0; e < N; e++) {
@@ -300,7 +307,11 @@ GK_DEVICE void put_elements(const row_factors<N> &factors, const row_result &res
     pack_elements(words, y);
     if constexpr (N > 1 && OUT_UNIT) {
         if (view.wide) {
-            store_words<BYTES>(view.out + at, words);
+            if constexpr (CACHE != CACHE_DEFAULT && BYTES == 16) {
+                store_vector<16, 16, CACHE>(view.out + at, words);
+            } else {
+                store_words<BYTES>(view.out + at, words);
+            }
             return;
         }
     }
@@ -361,9 +372,10 @@ template <int N> struct row_edges {
 template <int N, int EDGES> struct row_in_registers {
     row_view view;
     gk_i64 begin, step;
-    gk_u32 words[N][WORDS];
+    alignas(16) gk_u32 words[N][WORDS];
     row_edges<EDGES> edges;
 
+    template <int CACHE = CACHE_DEFAULT>
     GK_DEVICE void load_all(const row_view &of, gk_i64 from, gk_i64 stride)
     {
         view = of;
@@ -371,7 +383,7 @@ template <int N, int EDGES> struct row_in_registers {
         step = stride;
         GK_UNROLL
         for (int i = 0; i < N; i++) {
-            load_vector(words[i], view, begin + i * step);
+            load_vector<CACHE>(words[i], view, begin + i * step);
         }
         edges.load(view, begin, step);
     }

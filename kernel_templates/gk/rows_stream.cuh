@@ -1,4 +1,5 @@
-// Rows of any length, read twice: once for what is to be known of the row, once to write it.
+// Rows of any length, read twice: once for what is to be known of the row, once to write it. The
+// caches are asked to keep what was read once, and nothing else.
 #pragma once
 #include "gk/rows.cuh"
 
@@ -37,7 +38,7 @@ GK_DEVICE summary stream_summary(summary total, const row_view &view, gk_i64 beg
     GK_NO_UNROLL
     for (gk_i64 v = begin; v < end; v += STEP) {
         row_in_registers<UNROLL, 0> held;
-        held.load_all(view, v + threadIdx.x, THREADS);
+        held.load_all<CACHE_KEEP>(view, v + threadIdx.x, THREADS);
         total = merge(total, summarise<1>(held));
     }
     return total;
@@ -66,7 +67,7 @@ GK_DEVICE void put_group(const gk_rows_args &args, const row_result &result,
         if (v < view.vectors) {
             ACC x[VEC];
             unpack(x, held.words[i]);
-            put_elements(factors[i % FACTORS], result, view, view.at(v), x);
+            put_elements<VEC, CACHE_STREAM>(factors[i % FACTORS], result, view, view.at(v), x);
         }
     }
 }
@@ -79,7 +80,7 @@ GK_DEVICE void stream_put(const gk_rows_args &args, const row_result &result, co
     for (gk_i64 first = begin + (end - begin + STEP - 1) / STEP * STEP; first > begin;) {
         first -= STEP;
         row_in_registers<UNROLL, 0> held;
-        held.load_all(view, first + threadIdx.x, THREADS);
+        held.load_all<CACHE_LAST>(view, first + threadIdx.x, THREADS);
         put_group(args, result, held);
     }
 }

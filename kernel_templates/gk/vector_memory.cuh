@@ -7,7 +7,27 @@
 namespace gk {
 
 // CACHE_STREAM loads stay out of the first-level cache, stores leave the second-level cache first.
-enum { CACHE_DEFAULT = 0, CACHE_STREAM = 1 };
+// What CACHE_KEEP loads stays in both for longest, what CACHE_LAST loads leaves them first; they
+// are for whole pieces of 16 bytes.
+enum { CACHE_DEFAULT = 0, CACHE_STREAM = 1, CACHE_KEEP = 2, CACHE_LAST = 3 };
+
+template <int CACHE> GK_DEVICE void load_by_policy(gk_u32 *r, const void *memory)
+{
+    gk_u64 policy;
+    if constexpr (CACHE == CACHE_KEEP) {
+        asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+        asm volatile("ld.global.L1::evict_last.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "l"(memory), "l"(policy)
+                     : "memory");
+    } else {
+        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+        asm volatile("ld.global.L1::evict_first.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "l"(memory), "l"(policy)
+                     : "memory");
+    }
+}
 
 GK_DEVICE constexpr int vector_piece(int bytes, int align)
 {
@@ -21,7 +41,9 @@ template <int PIECE, int CACHE> GK_DEVICE void load_piece(void *registers, const
                   "loads have 1, 2, 4, 8 or 16 bytes");
     if constexpr (PIECE == 16) {
         gk_u32 *r = (gk_u32 *)registers;
-        if constexpr (CACHE == CACHE_STREAM) {
+        if constexpr (CACHE == CACHE_KEEP || CACHE == CACHE_LAST) {
+            load_by_policy<CACHE>(r, memory);
+        } else if constexpr (CACHE == CACHE_STREAM) {
             asm("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                 : "l"(memory)
