@@ -192,7 +192,8 @@ GK_DEVICE void prefetch_tile(const gk_transpose_args &args, const tile &t)
          prefetch_matrix<THREADS>(args.x, args.rows, args.cols * SIZE, args.x_row_stride * SIZE))) {
         return;
     }
-    constexpr int LANES = (TILE_C * SIZE + PREFETCH_LINE - 1) / PREFETCH_LINE; // to a row
+    constexpr int LINES = (TILE_C * SIZE + PREFETCH_LINE - 1) / PREFETCH_LINE; // of a row
+    constexpr int LANES = smaller(LINES, THREADS);                             // to a row
     if (prefetch_share(TILE_R * TILE_C * SIZE) > 0) {
         for (int r = (int)threadIdx.x / LANES; r < t.rows; r += THREADS / LANES) {
             prefetch_lines(t.x + r * args.x_row_stride, t.cols * SIZE, threadIdx.x % LANES, LANES);

@@ -305,6 +305,28 @@ static void transposed_views_are_copies(void **state)
     }
 }
 
+/* A tile's row of more lines of memory than the block has threads to ask for them. */
+static void rows_wider_than_a_block(void **state)
+{
+    (void)state;
+    op_random r = {9};
+    const gk_tensor x = {
+        .dtype = GK_I32, .rank = 3, .shape = {2, 3, 9000}, .stride = {27000, 9000, 1}};
+    const gk_tensor out = {
+        .dtype = GK_I32, .rank = 3, .shape = {2, 9000, 3}, .stride = {27000, 1, 9000}};
+    const gk_plan_options forced = {.struct_size = sizeof(forced),
+                                    .variant = "tile",
+                                    .config = "TILE_R=1 TILE_C=8192 VECTOR=16 THREADS=128 GROUP=1"};
+    gk_plan *plan = NULL;
+    operands o;
+    operands_create(&o, &x, &out, 0, 0, &r);
+    const gk_call call = {.args = {&o.x.device, &o.out.device}};
+    assert_gk_ok(gk_plan_create(&plan, op_case_ctx, "transpose", &call, &forced));
+    run_forced(plan, forced.config, &o);
+    gk_plan_destroy(&plan);
+    operands_destroy(&o);
+}
+
 /* O-05: with square tiles these rows would be more blocks than a grid's y axis has. */
 enum { TALL = 8388609 };
 
@@ -487,6 +509,7 @@ int main(void)
         on_device(repeated_elements),
         on_device(every_alignment),
         on_device(transposed_views_are_copies),
+        on_device(rows_wider_than_a_block),
         on_device(eight_million_rows),
         on_device(offsets_beyond_32_bits),
         on_device(zero_elements),
