@@ -143,8 +143,9 @@ GK_API GK_NODISCARD gk_status gk_reduce(gk_context *ctx, const gk_tensor *x, con
  * sigmoid, tan 4; silu 5; gelu, gelu_tanh 6 and what rounding their argument does; pow 8). Results
  * in 16 bits are within one unit in the last place of the rounded exact result unless the
  * expression cancels; where they come of silu, gelu, gelu_tanh or sigmoid by products, quotients
- * and choices alone, these are computed to some 2^-16 of their value. Subnormals are kept. max, min, and relu keep NaN; the sign of a zero that is
- * max's or min's of two zeros is any. silu and gelu are 0 at minus infinity.
+ * and choices alone, these are computed to some 2^-16 of their value. Subnormals are kept. max,
+ * min, and relu keep NaN; the sign of a zero that is max's or min's of two zeros is any. silu and
+ * gelu are 0 at minus infinity.
  *
  * inputs[i] is xi: n_inputs tensors (1 to 5), exactly those that the expression uses, each of out's
  * shape (rank 1 to 8); a stride of 0 repeats an element. dtypes f64, f32, f16, bf16, e4m3, e5m2 in
