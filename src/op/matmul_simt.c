@@ -225,18 +225,18 @@ static double copies(const gk_problem *problem, int64_t bytes, bool rows_adjoin,
     return rows * depth / (by_vector ? gki_at_least((double)bytes / size, 1) : 1);
 }
 
-static const double KERNEL_START = 8.01e-7; /* seconds, overlapping the kernel before */
+static const double KERNEL_START = 1.06e-6; /* seconds, overlapping the kernel before */
 /* Clocks: */
-static const double EDGE_ELEMENT = 145; /* tiles at C's edges store one by one */
-static const double COPY = 2;           /* of a warp's copies of a tile of K */
-static const double HELD_COPY = 14.6;   /* the same through registers */
-static const double BARRIER = 60;       /* of a tile of K, shared by the resident blocks */
-static const double HELD_TILE = 456;    /* the same where it passes through registers */
-static const double READ_LATENCY = 858; /* from a tile's reads to its use */
-static const double STORE_BYTES = 8;    /* of C, a clock: many rows at once, a little of each */
-static const double SPLIT_START = 2020; /* partial sums and tickets */
-static const double SPLIT_READ = 491;   /* partial sums of a split read back, several at a time */
-static const double SPLIT_BYTES = 75.5; /* of partial sums, a clock */
+static const double EDGE_ELEMENT = 171;  /* tiles at C's edges store one by one */
+static const double COPY = 2;            /* of a warp's copies of a tile of K */
+static const double HELD_COPY = 14.6;    /* the same through registers */
+static const double BARRIER = 60;        /* of a tile of K, shared by the resident blocks */
+static const double HELD_TILE = 479;     /* the same where it passes through registers */
+static const double READ_LATENCY = 1010; /* from a tile's reads to its use */
+static const double STORE_BYTES = 7.6;   /* of C, a clock: many rows at once, a little of each */
+static const double SPLIT_START = 1480;  /* partial sums and tickets */
+static const double SPLIT_READ = 491;    /* partial sums of a split read back, several at a time */
+static const double SPLIT_BYTES = 75.5;  /* of partial sums, a clock */
 
 /* Clocks of one multiprocessor for one block, if other blocks share it evenly. */
 static double block_clocks(const gk_problem *problem, const gk_device_info *device,
