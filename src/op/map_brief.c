@@ -1,22 +1,6 @@
 /* Where an expression may be computed with few bits. */
 #include "op/map_expression.h"
 
-static uint8_t brief_of(uint8_t kind)
-{
-    switch (kind) {
-    case MAP_GELU:
-        return MAP_BRIEF_GELU;
-    case MAP_GELU_TANH:
-        return MAP_BRIEF_GELU_TANH;
-    case MAP_SIGMOID:
-        return MAP_BRIEF_SIGMOID;
-    case MAP_SILU:
-        return MAP_BRIEF_SILU;
-    default:
-        return kind;
-    }
-}
-
 /* Bit i: a share of child i is the same share of the node. */
 static unsigned passes_shares(uint8_t kind)
 {
@@ -41,14 +25,16 @@ void gki_map_shorten(map_expression *expression)
     reached[expression->n_nodes - 1] = true;
     for (uint32_t i = expression->n_nodes; i-- > 0;) {
         map_node *node = &expression->nodes[i];
-        const unsigned children = reached[i] ? passes_shares(node->kind) : 0;
+        if (!reached[i]) {
+            continue;
+        }
         for (unsigned child = 0; child < 3; child++) {
-            if (children >> child & 1) {
+            if (passes_shares(node->kind) >> child & 1) {
                 reached[node->child[child]] = true;
             }
         }
-        if (reached[i]) {
-            node->kind = brief_of(node->kind);
+        if (gki_map_kinds[node->kind].twin != 0) {
+            node->kind = gki_map_kinds[node->kind].twin;
         }
     }
 }

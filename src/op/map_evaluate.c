@@ -143,23 +143,6 @@ static double rounding(double value, double halves, bool is_double)
     return halves * (is_double ? 0x1p-53 * size + 0x1p-1074 : 0x1p-24 * size + 0x1p-149);
 }
 
-/* The function that a brief one computes. */
-static uint8_t exact_kind(uint8_t kind)
-{
-    switch (kind) {
-    case MAP_BRIEF_GELU:
-        return MAP_GELU;
-    case MAP_BRIEF_GELU_TANH:
-        return MAP_GELU_TANH;
-    case MAP_BRIEF_SIGMOID:
-        return MAP_SIGMOID;
-    case MAP_BRIEF_SILU:
-        return MAP_SILU;
-    default:
-        return kind;
-    }
-}
-
 /* An operation whose result is some function's of its operands. */
 static double spread_of_one(uint8_t kind, measured x, double value)
 {
@@ -211,7 +194,7 @@ static bool rounds(uint8_t kind)
 
 static measured one(uint8_t computed, measured x, bool is_double)
 {
-    const uint8_t kind = exact_kind(computed);
+    const uint8_t kind = computed < MAP_N_WRITTEN ? computed : gki_map_kinds[computed].twin;
     measured r = {of_one(kind, x.value), 0};
     if (kind == MAP_ISNAN) {
         return r;

@@ -101,6 +101,7 @@ typedef struct map_kind_desc {
     uint8_t arity;
     uint8_t precedence; /* of an operator, 1 to 8; 0 of a function */
     uint8_t ulps;       /* bound of the device's error in f32; 0 = rounded to nearest, or exact */
+    uint8_t twin;       /* the brief kind of an exact one and the reverse; 0 = there is none */
 } map_kind_desc;
 extern const map_kind_desc gki_map_kinds[MAP_N_KINDS];
 
