@@ -2,8 +2,7 @@
  * A libcuda that computes nothing, for GK_CUDA_DRIVER. FAKE_CUDA scripts the device:
  * init=<CUresult>, count=, version=, name=, cc=, sms=, l2=, optin=, memory=, load=<CUresult of
  * loading modules>, graph=<CUresult of launching graphs>; the rest stands in the state below, which
- * a test reaches through dlsym(handle, "fake_cuda_state"). FAKE_CUDA_OLD builds one without the
- * functions that a driver may lack.
+ * a test reaches through dlsym(handle, "fake_cuda_state").
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
@@ -42,7 +41,6 @@ typedef struct fake_cuda {
     uint32_t fail_ptx; /* the like of fail_load, for PTX */
     uint32_t fail_launch;
     uint32_t fail_flush;
-    uint32_t fail_upload;
     uint32_t fail_sync;
     uint32_t fail_map;
     uint32_t fail_occupancy;
@@ -54,7 +52,7 @@ typedef struct fake_cuda {
 
     /* What happened. */
     uint64_t clock_us;
-    char trace[64]; /* graphs' uploads and launches, flushes and recorded events: U, G, F, R */
+    char trace[64]; /* graphs' launches, flushes and recorded events: G, F, R */
     int32_t retained;
     int32_t live_allocs;
     int32_t live_streams;
@@ -94,8 +92,8 @@ unsigned fake_cuda_need_safe(void);
 /* Adds to the trace while there is room. */
 void fake_cuda_note(char what);
 
-/* Microseconds that the fake clock advances for a launch, for one in a graph, for a graph's upload,
- * which its first replay makes where none was before, and for a flush. */
-enum { FAKE_LAUNCH_US = 3, FAKE_NODE_US = 1, FAKE_UPLOAD_US = 500, FAKE_FLUSH_US = 40 };
+/* Microseconds that the fake clock advances for a launch, for one in a graph, for a graph's
+ * first replay beside the others, and for a flush. */
+enum { FAKE_LAUNCH_US = 3, FAKE_NODE_US = 1, FAKE_FIRST_US = 500, FAKE_FLUSH_US = 40 };
 
 #endif

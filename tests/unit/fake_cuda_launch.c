@@ -19,7 +19,7 @@ struct CUmod_st {
 struct CUgraph_st {
     uint32_t nodes;
     uint32_t loose; /* the last node depends on nothing yet */
-    bool uploaded;
+    bool replayed;
 };
 
 static fake_cuda *const fake = &fake_cuda_state;
@@ -244,7 +244,6 @@ gki_cu_result cuGraphAddKernelNode_v2(gki_cu_node *node, gki_cu_graph graph,
     return record(fake->nodes, &fake->n_nodes, launch, kernel->params);
 }
 
-#ifndef FAKE_CUDA_OLD
 gki_cu_result cuGraphAddDependencies_v2(gki_cu_graph graph, const gki_cu_node *from,
                                         const gki_cu_node *to, const gki_cu_edge *edge, size_t n)
 {
@@ -260,7 +259,6 @@ gki_cu_result cuGraphAddDependencies_v2(gki_cu_graph graph, const gki_cu_node *f
     }
     return 0;
 }
-#endif
 
 gki_cu_result cuGraphKernelNodeSetAttribute(gki_cu_node node, gki_cu_enum attribute,
                                             const gki_cu_attribute_value *value)
@@ -287,28 +285,11 @@ gki_cu_result cuGraphInstantiateWithFlags(gki_cu_graph_exec *exec, gki_cu_graph 
     return fake_cuda_need_context();
 }
 
-static void upload(gki_cu_graph graph)
-{
-    fake->clock_us += graph->uploaded ? 0 : FAKE_UPLOAD_US;
-    graph->uploaded = true;
-}
-
-#ifndef FAKE_CUDA_OLD
-gki_cu_result cuGraphUpload(gki_cu_graph_exec exec, gki_cu_stream stream)
-{
-    upload((gki_cu_graph)(void *)exec);
-    fake_cuda_note('U');
-    if (fake->fail_upload != 0) {
-        return fake->fail_upload;
-    }
-    return stream != NULL ? fake_cuda_need_context() : (gki_cu_result)INVALID_HANDLE;
-}
-#endif
-
 gki_cu_result cuGraphLaunch(gki_cu_graph_exec exec, gki_cu_stream stream)
 {
     gki_cu_graph graph = (gki_cu_graph)(void *)exec;
-    upload(graph);
+    fake->clock_us += graph->replayed ? 0 : FAKE_FIRST_US;
+    graph->replayed = true;
     fake->clock_us += (uint64_t)graph->nodes * FAKE_NODE_US;
     fake->graph_launches++;
     fake->graph_stream = stream;

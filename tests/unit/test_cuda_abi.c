@@ -166,9 +166,6 @@ _Static_assert((int)NVRTC_ERROR_BUILTIN_OPERATION_FAILURE ==
                "");
 _Static_assert((int)NVRTC_ERROR_INTERNAL_ERROR == (int)GKI_NVRTC_INTERNAL_ERROR, "");
 
-_Static_assert(SAME_TYPE(__typeof__(cuGraphUpload) *,
-                         gki_cu_result (*)(gki_cu_graph_exec, gki_cu_stream)),
-               "signature of cuGraphUpload");
 #if CUDA_VERSION >= 12030
 SAME_SIZE(CUgraphEdgeData, gki_cu_edge);
 SAME_FIELD(CUgraphEdgeData, from_port, gki_cu_edge, from_port);

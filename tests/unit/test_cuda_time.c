@@ -16,7 +16,7 @@ static gki_kernel_launch launch_of(gki_module *module, const int32_t *arg)
     return launch;
 }
 
-/* What the fake saw since the last one: graphs' uploads and launches, flushes, recorded events. */
+/* What the fake saw since the last one: graphs' launches, flushes, recorded events. */
 static void keep_trace(outcome *o, int index)
 {
     fake_cuda *fake = fake_state();
@@ -102,14 +102,14 @@ static void test_time(void **state)
     assert_int_equal(o.values[3], 2);
     assert_int_equal(o.values[4], FAKE_NODE_US * 1000);
     assert_int_equal(o.values[5], 12);
-    assert_int_equal(o.values[6], 1);
-    assert_string_equal(o.messages[0], "RRUFRGR"); /* in a stream first */
+    assert_int_equal(o.values[6], 2);
+    assert_string_equal(o.messages[0], "RRGFRGR"); /* in a stream first */
     assert_int_equal(o.values[7], 101112);
     assert_int_equal(o.values[8], 21);
     assert_int_equal(o.values[9], FAKE_NODE_US * 1000);
     assert_int_equal(o.values[10], 1023);
-    assert_int_equal(o.values[11], 3);
-    assert_string_equal(o.messages[1], "UFRGGGR");
+    assert_int_equal(o.values[11], 4);
+    assert_string_equal(o.messages[1], "GFRGGGR");
     assert_int_equal(o.values[12], 12);
     assert_int_equal(o.values[13], 3);
     assert_int_equal(o.values[14], 2);
@@ -126,7 +126,7 @@ static int64_t makes_graph(gki_device *device, const gki_kernel_launch *launch)
     if (device->driver->time(device, launch, 1, 20, true, &seconds) != GK_OK ||
         (int64_t)(seconds * 1e9 + 0.5) != FAKE_NODE_US * 1000 ||
         (fake->n_nodes != 0 && fake->n_nodes != 20) ||
-        strcmp(fake->trace, fake->n_nodes > 0 ? "UFRGR" : "FRGR") != 0) {
+        strcmp(fake->trace, fake->n_nodes > 0 ? "GFRGR" : "FRGR") != 0) {
         abort();
     }
     return fake->n_nodes > 0;
@@ -302,25 +302,9 @@ static void test_flush(void **state)
     for (int i = 0; i < 3; i++) {
         assert_int_equal(o.statuses[i], GK_OK);
     }
-    assert_string_equal(o.messages[0], "UFRGR");
-    assert_string_equal(o.messages[1], "FRGR");
-    assert_string_equal(o.messages[2], "UFRGR");
-}
-
-/* A driver without cuGraphUpload. */
-static void test_no_upload(void **state)
-{
-    (void)state;
-    (void)snprintf(given.driver, sizeof(given.driver), "%s", GK_TEST_FAKE_CUDA_OLD);
-    outcome o = run(run_flush, "l2=1000000");
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(o.statuses[i], GK_OK);
-    }
     assert_string_equal(o.messages[0], "GFRGR");
     assert_string_equal(o.messages[1], "FRGR");
     assert_string_equal(o.messages[2], "GFRGR");
-    assert_int_equal(o.values[8], 0);
-    assert_int_equal(o.values[9], 0);
 }
 
 /* The kernel does not load, or is not found in what loads: as ordinal says. */
@@ -403,7 +387,7 @@ static void test_no_buffer(void **state)
     }
     for (int i = 0; i < 4; i++) {
         assert_int_equal(o.statuses[i], GK_OK);
-        assert_string_equal(o.messages[i], i < 3 ? "GRGR" : "UFRGR");
+        assert_string_equal(o.messages[i], i < 3 ? "GRGR" : "GFRGR");
     }
     assert_non_null(strstr(o.log, "no memory"));
     assert_non_null(strstr(o.log, "CUDA_ERROR_OUT_OF_MEMORY"));
@@ -429,40 +413,31 @@ static void run_flush_fails(void *data)
     timer t;
     open_timer(&t, o);
     fake_cuda *fake = fake_state();
-    char text[2][972];
+    char text[972];
     fake->fail_flush = 701;
     o->statuses[0] = time_once(&t, 0);
-    memcpy(text[0], gk_error_last()->message, sizeof(text[0]));
+    memcpy(text, gk_error_last()->message, sizeof(text));
     o->values[0] = fake->live_execs + fake->live_graphs;
     fake->fail_flush = 0;
     o->statuses[1] = time_once(&t, 1);
-    t.arg = 2;
-    fake->fail_upload = 1;
-    o->statuses[2] = time_once(&t, 2);
-    memcpy(text[1], gk_error_last()->message, sizeof(text[1]));
-    o->values[1] = fake->live_execs + fake->live_graphs;
-    fake->fail_upload = 0;
-    o->statuses[3] = time_once(&t, 3);
-    o->values[2] = strncmp(text[0], "evicting L2", 11) == 0;
-    o->values[3] = strncmp(text[1], "uploading a graph", 17) == 0;
-    o->values[4] = t.notes;
-    o->values[5] = close_timer(&t);
-    o->values[6] = fake->pushes - fake->pops;
+    o->values[1] = strncmp(text, "evicting L2", 11) == 0;
+    o->values[2] = t.notes;
+    o->values[3] = close_timer(&t);
+    o->values[4] = fake->pushes - fake->pops;
 }
 
 static void test_flush_fails(void **state)
 {
-    static const int64_t wanted[] = {0, 0, 1, 1, 0, 0, 0};
-    static const char *const traces[] = {"UF", "UFRGR", "U", "UFRGR"};
+    static const int64_t wanted[] = {0, 1, 0, 0, 0};
     (void)state;
     outcome o = run(run_flush_fails, "l2=4096");
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         assert_int_equal(o.values[i], wanted[i]);
     }
-    for (int i = 0; i < 4; i++) {
-        assert_int_equal(o.statuses[i], i % 2 == 0 ? GK_ERR_DEVICE : GK_OK);
-        assert_string_equal(o.messages[i], traces[i]);
-    }
+    assert_int_equal(o.statuses[0], GK_ERR_DEVICE);
+    assert_int_equal(o.statuses[1], GK_OK);
+    assert_string_equal(o.messages[0], "GF");
+    assert_string_equal(o.messages[1], "GFRGR");
 }
 
 /* A context that is lost is no reason to time another way; ordinal says when it is. */
@@ -490,7 +465,7 @@ static void test_lost(void **state)
         outcome o = run(run_lost, "l2=4096");
         assert_int_equal(o.statuses[0], GK_ERR_LOST);
         assert_int_equal(o.driver_code, 700);
-        assert_string_equal(o.messages[0], i == 3 ? "UF" : "");
+        assert_string_equal(o.messages[0], i == 3 ? "GF" : "");
         assert_int_equal(o.values[0], 0);
         assert_int_equal(o.values[1], 0);
     }
@@ -501,9 +476,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_time),          cmocka_unit_test(test_graphs_are_kept),
         cmocka_unit_test(test_failing_graph), cmocka_unit_test(test_flush),
-        cmocka_unit_test(test_no_upload),     cmocka_unit_test(test_no_kernel),
-        cmocka_unit_test(test_no_buffer),     cmocka_unit_test(test_no_l2),
-        cmocka_unit_test(test_flush_fails),   cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_no_kernel),     cmocka_unit_test(test_no_buffer),
+        cmocka_unit_test(test_no_l2),         cmocka_unit_test(test_flush_fails),
+        cmocka_unit_test(test_lost),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -261,9 +261,8 @@ typedef struct gki_cu_tensor_map {
       (gki_cu_node *, gki_cu_graph, const gki_cu_node *, size_t, const gki_cu_kernel_node *))      \
     X(cuGraphKernelNodeSetAttribute, (gki_cu_node, gki_cu_enum, const gki_cu_attribute_value *))
 
-/* NULL where the driver has none; the last is there from 12.3 on. */
+/* From driver 12.3 on; NULL before. */
 #define GKI_CUDA_LATER_SYMBOLS(X)                                                                  \
-    X(cuGraphUpload, (gki_cu_graph_exec, gki_cu_stream))                                           \
     X(cuGraphAddDependencies_v2,                                                                   \
       (gki_cu_graph, const gki_cu_node *, const gki_cu_node *, const gki_cu_edge *, size_t))
 
