@@ -128,8 +128,9 @@ GK_API gk_status gk_device_info_get(gk_context *ctx, gk_device_info *out);
  * Times the plan: each of `rounds` values in `seconds` is the time of one run, averaged over a
  * batch that goes through calls[0] to calls[n_calls - 1] in turn, so that copies of the operands
  * which together exceed the L2 cache give cold times. Runs below 50 us are replayed from a graph,
- * so that the host's launch rate is not what is measured. The calls' outputs are written. Errors:
- * GK_ERR_INVALID, GK_ERR_NOMEM, GK_ERR_DEVICE. Thread-safe, but other work on the device disturbs.
+ * so that the host's launch rate is not what is measured, and what L2 holds is evicted before each
+ * batch of them. The calls' outputs are written. Errors: GK_ERR_INVALID, GK_ERR_NOMEM,
+ * GK_ERR_DEVICE. Thread-safe, but other work on the device disturbs.
  */
 GK_API gk_status gk_measure(const gk_plan *plan, const gk_call *calls, uint32_t n_calls,
                             uint32_t rounds, double *seconds);
