@@ -194,15 +194,15 @@ static bool rounds(uint8_t kind)
 
 static measured one(uint8_t computed, measured x, bool is_double)
 {
-    const uint8_t kind = computed < MAP_N_WRITTEN ? computed : gki_map_kinds[computed].twin;
+    const map_kind_desc *desc = &gki_map_kinds[computed];
+    const uint8_t kind = computed < MAP_N_WRITTEN ? computed : desc->twin;
     measured r = {of_one(kind, x.value), 0};
     if (kind == MAP_ISNAN) {
         return r;
     }
     r.error = spread_of_one(kind, x, r.value);
     if (rounds(kind)) {
-        const int ulps = gki_map_kinds[computed].ulps;
-        r.error += rounding(r.value, ulps > 0 ? 2 * ulps : 1, is_double) +
+        r.error += rounding(r.value, desc->ulps > 0 ? 2 * desc->ulps : 1, is_double) +
                    inner_rounding(kind, x.value, r.value, is_double);
     }
     return r;
