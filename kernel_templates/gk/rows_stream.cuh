@@ -48,6 +48,7 @@ GK_DEVICE summary stream_summary(summary total, const row_view &view, gk_i64 beg
 constexpr int FACTORS = SIZE == 8 || HAS_BIAS ? 1 : UNROLL;
 
 // Stores a group of vectors.
+template <int CACHE = CACHE_DEFAULT>
 GK_DEVICE void put_group(const gk_rows_args &args, const row_result &result,
                          const row_in_registers<UNROLL, 0> &held)
 {
@@ -67,7 +68,7 @@ GK_DEVICE void put_group(const gk_rows_args &args, const row_result &result,
         if (v < view.vectors) {
             ACC x[VEC];
             unpack(x, held.words[i]);
-            put_elements<VEC, CACHE_STREAM>(factors[i % FACTORS], result, view, view.at(v), x);
+            put_elements<VEC, CACHE>(factors[i % FACTORS], result, view, view.at(v), x);
         }
     }
 }
@@ -81,7 +82,7 @@ GK_DEVICE void stream_put(const gk_rows_args &args, const row_result &result, co
         first -= STEP;
         row_in_registers<UNROLL, 0> held;
         held.load_all<CACHE_LAST>(view, first + threadIdx.x, THREADS);
-        put_group(args, result, held);
+        put_group<CACHE_STREAM>(args, result, held);
     }
 }
 

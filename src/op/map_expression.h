@@ -114,7 +114,7 @@ bool gki_map_canonical(const map_expression *expression, char out[MAP_MAX_TEXT +
 /*
  * Has functions computed with some 16 bits, in fewer instructions, from which the result comes by
  * products, quotients and choices alone: what errs by a share of them errs by the same of the
- * result. For results of 16 bits.
+ * result. For results of at most 16 bits.
  */
 void gki_map_shorten(map_expression *expression);
 

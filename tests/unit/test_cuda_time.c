@@ -31,6 +31,13 @@ static int64_t live(void)
            fake->live_allocs + fake->live_modules;
 }
 
+static void check_values(const outcome *o, const int64_t *wanted, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(o->values[i], wanted[i]);
+    }
+}
+
 static void run_time(void *data)
 {
     outcome *o = data;
@@ -185,9 +192,7 @@ static void test_graphs_are_kept(void **state)
     static const int64_t wanted[] = {1, 0, 1, 1, 1, 1, 1, 0, 6, 0, 1, 0, 1, 12, 0, 0, 1, 0};
     (void)state;
     outcome o = run(run_kept, "l2=4096");
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        assert_int_equal(o.values[i], wanted[i]);
-    }
+    check_values(&o, wanted, sizeof(wanted) / sizeof(wanted[0]));
 }
 
 /* A graph that failed is not used again. */
@@ -296,9 +301,7 @@ static void test_flush(void **state)
     static const int64_t wanted[] = {2000000, 2000000, 80256, 1, 1, 20, 1, 1, 0, 0, 0};
     (void)state;
     outcome o = run(run_flush, "l2=1000000|sms=10");
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        assert_int_equal(o.values[i], wanted[i]);
-    }
+    check_values(&o, wanted, sizeof(wanted) / sizeof(wanted[0]));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(o.statuses[i], GK_OK);
     }
@@ -340,9 +343,7 @@ static void test_no_kernel(void **state)
     for (int absent = 0; absent < 2; absent++) {
         given.ordinal = absent;
         outcome o = run(run_no_kernel, "l2=4096");
-        for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-            assert_int_equal(o.values[i], wanted[i]);
-        }
+        check_values(&o, wanted, sizeof(wanted) / sizeof(wanted[0]));
         for (int i = 0; i < 3; i++) {
             assert_int_equal(o.statuses[i], GK_OK);
             assert_string_equal(o.messages[i], "GRGR");
@@ -382,9 +383,7 @@ static void test_no_buffer(void **state)
     static const int64_t wanted[] = {0, 1, 1, 1, 1, 0};
     (void)state;
     outcome o = run(run_no_buffer, "l2=4096");
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        assert_int_equal(o.values[i], wanted[i]);
-    }
+    check_values(&o, wanted, sizeof(wanted) / sizeof(wanted[0]));
     for (int i = 0; i < 4; i++) {
         assert_int_equal(o.statuses[i], GK_OK);
         assert_string_equal(o.messages[i], i < 3 ? "GRGR" : "GFRGR");
@@ -431,9 +430,7 @@ static void test_flush_fails(void **state)
     static const int64_t wanted[] = {0, 1, 0, 0, 0};
     (void)state;
     outcome o = run(run_flush_fails, "l2=4096");
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        assert_int_equal(o.values[i], wanted[i]);
-    }
+    check_values(&o, wanted, sizeof(wanted) / sizeof(wanted[0]));
     assert_int_equal(o.statuses[0], GK_ERR_DEVICE);
     assert_int_equal(o.statuses[1], GK_OK);
     assert_string_equal(o.messages[0], "GF");
