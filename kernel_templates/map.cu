@@ -10,6 +10,10 @@ namespace gk {
 constexpr int LOADS = CACHE > 0 ? CACHE_STREAM : CACHE_DEFAULT;
 constexpr int STORES = CACHE > 1 ? CACHE_STREAM : CACHE_DEFAULT;
 constexpr int STEP = UNROLL * THREADS;
+// Blocks that ask ahead for anything; the others are many, and start faster not to consider it.
+constexpr gk_u32 PREFETCH_BLOCKS =
+    PREFETCH_MOST /
+    (STEP * VECTOR < (int)PREFETCH_BLOCK ? (gk_u32)(STEP * VECTOR) : PREFETCH_BLOCK);
 
 GK_DEVICE constexpr bool loads_vectors(bool has, int layout)
 {
@@ -54,6 +58,26 @@ GK_DEVICE void prefetch_inputs(const gk_map_args &args, gk_i64 index, gk_i64 cou
         prefetch_first<THREADS>((const X4_TYPE *)args.x[4] + index, count * sizeof(X4_TYPE));
     }
 }
+
+// Registers of a thread for an input: its vectors and their addresses.
+GK_DEVICE constexpr int registers_for(bool loads, int size)
+{
+    return loads ? size * VEC * UNROLL / 4 + 4 : 0;
+}
+
+// Registers of a thread that computes little with what it loads.
+constexpr int REGISTERS = 28 + (VECTOR > 16 ? 8 : 0) +
+                          registers_for(loads_vectors(HAS_X0, X0_LAYOUT), (int)sizeof(X0_TYPE)) +
+                          registers_for(loads_vectors(HAS_X1, X1_LAYOUT), (int)sizeof(X1_TYPE)) +
+                          registers_for(loads_vectors(HAS_X2, X2_LAYOUT), (int)sizeof(X2_TYPE)) +
+                          registers_for(loads_vectors(HAS_X3, X3_LAYOUT), (int)sizeof(X3_TYPE)) +
+                          registers_for(loads_vectors(HAS_X4, X4_LAYOUT), (int)sizeof(X4_TYPE));
+constexpr int REGISTERS_GIVEN = REGISTERS < 32 ? 32 : (REGISTERS + 7) / 8 * 8;
+// Blocks that shall fit a multiprocessor; left to itself the compiler takes registers for more of a
+// step at once than memory can use.
+constexpr int BLOCKS_AT_ONCE = !LIGHT || REGISTERS_GIVEN * THREADS > 65536
+                                   ? 1
+                                   : 65536 / (REGISTERS_GIVEN * THREADS);
 
 // Index 0 of the repeated inputs, the index of the others.
 template <bool ONLY_REPEATED>
@@ -108,14 +132,14 @@ GK_DEVICE void run_step(const gk_map_args &args, gk_i64 vector, gk_i64 end,
 
 } // namespace gk
 
-GK_KERNEL(THREADS, 1, gk_map_args, args)
+GK_KERNEL(THREADS, gk::BLOCKS_AT_ONCE, gk_map_args, args)
 {
     using namespace gk;
-    const gk_i64 vectors = (args.n - args.head) / VEC;
+    const gk_i64 vectors = (gk_i64)((gk_u64)(args.n - args.head) / VEC);
     const gk_i64 stride = (gk_i64)gridDim.x * STEP;
     const gk_i64 own = (gk_i64)blockIdx.x * STEP;
     map_inputs in[UNROLL];
-    if (own < vectors) {
+    if (blockIdx.x < PREFETCH_BLOCKS && own < vectors) {
         prefetch_inputs(args, args.head + own * VEC,
                         (own + STEP < vectors ? STEP : vectors - own) * VEC);
     }

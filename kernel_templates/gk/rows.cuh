@@ -45,7 +45,12 @@ GK_DEVICE constexpr int blocks_with(int threads, int rows, int vectors)
     return blocks < 1 || vectors > 8 ? 1 : smaller(blocks, 32);
 }
 
-// Vectors in shared memory whose weights and biases are asked for together.
+// Vectors whose weights and biases are asked for together: of N in registers, and in shared memory.
+GK_DEVICE constexpr int factors_of(int n)
+{
+    return SIZE == 8 || HAS_BIAS ? 1 : smaller(n, 4);
+}
+
 GK_DEVICE constexpr int factors_ahead(int threads)
 {
     return threads > 512 ? (HAS_BIAS ? 1 : 2) : HAS_WEIGHT && !HAS_BIAS ? 4 : 2;
@@ -331,7 +336,33 @@ template <int N, int EDGES> struct row_in_registers {
         edges.each(view, begin, step, f);
     }
 
-    // Stores the row and loads the same vectors of `next` behind it.
+    // Stores the row.
+    template <int CACHE = CACHE_DEFAULT>
+    GK_DEVICE void put_last(const gk_rows_args &args, const row_result &result) const
+    {
+        constexpr int FACTORS = factors_of(N);
+        row_factors<VEC> factors[FACTORS];
+        GK_UNROLL
+        for (int i = 0; i < N; i++) {
+            const gk_i64 v = begin + i * step;
+            if (i % FACTORS == 0) {
+                GK_UNROLL
+                for (int k = 0; k < FACTORS && i + k < N; k++) {
+                    if (v + k * step < view.vectors) {
+                        factors[k].load(args, view.at(v + k * step));
+                    }
+                }
+            }
+            if (v < view.vectors) {
+                ACC x[VEC];
+                unpack(x, words[i]);
+                put_elements<VEC, CACHE>(factors[i % FACTORS], result, view, view.at(v), x);
+            }
+        }
+        edges.put(args, result, view, begin, step);
+    }
+
+    // The same, and loads the same vectors of `next` behind it.
     GK_DEVICE void put_all(const gk_rows_args &args, const row_result &result, const row_view &next)
     {
         edges.put(args, result, view, begin, step);
@@ -464,8 +495,17 @@ template <int EDGES, int AHEAD> struct row_in_shared {
         }
     }
 
-    // Stores the row and loads the same vectors of `next` behind it. Rows may begin differently, so
-    // that either may have a vector more.
+    // Stores the row.
+    GK_DEVICE void put_last(const gk_rows_args &args, const row_result &result)
+    {
+        const int had = count;
+        count = 0;
+        put(args, result, view, 0, had);
+        edges.put(args, result, view, begin, step);
+    }
+
+    // The same, and loads the same vectors of `next` behind it. Rows may begin differently, so that
+    // either may have a vector more.
     GK_DEVICE void put_all(const gk_rows_args &args, const row_result &result, const row_view &next)
     {
         const row_view now = view;

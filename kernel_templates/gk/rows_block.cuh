@@ -1,6 +1,6 @@
 // A row to a block, or to a cluster of blocks. It stays on chip between its two uses: VECTORS
-// vectors a thread in registers, or with VECTORS = 0 all of it in shared memory. Behind each vector
-// stored, the same one of the block's next row is loaded.
+// vectors a thread in registers, or with VECTORS = 0 all of it in shared memory. With PERSIST
+// blocks go from row to row: behind each vector stored, the same one of the next row is loaded.
 #pragma once
 #include "gk/rows.cuh"
 
@@ -27,12 +27,17 @@ GK_DEVICE void rows_through(const gk_rows_args &args, Row &held, Merger &merger,
     prefetch_x<THREADS>(args, first, begin, count);
     grid_begin();
     held.load_all(first, begin + threadIdx.x, THREADS);
-    GK_NO_UNROLL
-    while (row < args.rows) {
-        row += step;
+    if constexpr (PERSIST) {
+        GK_NO_UNROLL
+        while (row < args.rows) {
+            row += step;
+            held.ready();
+            const row_result result = finish(merger(summarise<32>(held)), args);
+            held.put_all(args, result, view_of(args, row));
+        }
+    } else {
         held.ready();
-        const row_result result = finish(merger(summarise<32>(held)), args);
-        held.put_all(args, result, view_of(args, row));
+        held.put_last(args, finish(merger(summarise<32>(held)), args));
     }
 }
 

@@ -1,4 +1,4 @@
-// A row to a cluster of blocks, which send each other what their warps found.
+// A row to a cluster of blocks, which send each other what they found.
 #pragma once
 #include "gk/rows_block.cuh"
 
@@ -6,43 +6,44 @@
 
 namespace gk {
 
-constexpr int CLUSTER_WARPS = CLUSTER * BLOCK_WARPS;
-
+// Two levels: fewer messages between blocks than if each warp sent its own.
 struct cluster_merger {
-    float4 *slots; // 2 * CLUSTER_WARPS
+    block_merger block;
+    float4 *slots; // 2 * CLUSTER
     gk_u64 *bars;  // 2
     gk_u32 rank;
-    unsigned turn;
 
-    // Slots are used by halves: who sends for a row has heard of the row before it from every warp,
-    // which by then had read what the same half held.
+    // Slots are used by halves: a block sends for a row when its warps have merged theirs of that
+    // row, and by then read what the same half held.
     GK_DEVICE summary operator()(const summary &warp)
     {
+        const unsigned turn = block.turn;
+        const unsigned half = turn % 2;
+        const summary mine = block(warp);
+        float4 *const here = slots + half * CLUSTER;
         if (turn == 0) {
             cluster_wait(); // all barriers are there; the row is on its way meanwhile
         }
-        const int lane = threadIdx.x % 32;
-        const unsigned half = turn % 2;
-        float4 *const here = slots + half * CLUSTER_WARPS;
         if (threadIdx.x == 0) {
-            mbarrier_arrive_expect(&bars[half], CLUSTER_WARPS * 16);
+            mbarrier_arrive_expect(&bars[half], CLUSTER * 16);
         }
-        if (lane < CLUSTER) {
-            cluster_store(here + rank * BLOCK_WARPS + threadIdx.x / 32,
-                          make_float4(warp.a, warp.b, warp.n, 0), &bars[half], lane);
+        if (threadIdx.x < CLUSTER) {
+            cluster_store(here + rank, make_float4(mine.a, mine.b, mine.n, 0), &bars[half],
+                          threadIdx.x);
         }
         mbarrier_wait(&bars[half], turn / 2 % 2);
-        turn++;
-        return merge_slots<CLUSTER_WARPS>((const summary_slot *)here);
+        return merge_slots<CLUSTER>((const summary_slot *)here);
     }
 };
 
 GK_DEVICE void rows_cluster(const gk_rows_args &args)
 {
     GK_DYNAMIC_SHARED(shared);
-    constexpr int SLOT_BYTES = 2 * CLUSTER_WARPS * 16;
+    constexpr int BLOCK_BYTES = 2 * BLOCK_WARPS * 16;
+    constexpr int SLOT_BYTES = BLOCK_BYTES + 2 * CLUSTER * 16;
     gk_u64 *const bars = (gk_u64 *)(shared + SLOT_BYTES);
-    cluster_merger merger = {(float4 *)shared, bars, cluster_rank(), 0};
+    cluster_merger merger = {
+        {(summary_slot *)shared, 0}, (float4 *)(shared + BLOCK_BYTES), bars, cluster_rank()};
     if (threadIdx.x == 0) {
         mbarrier_init(&bars[0], 1);
         mbarrier_init(&bars[1], 1);

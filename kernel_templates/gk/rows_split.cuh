@@ -148,7 +148,7 @@ struct row_part {
             if (done < CHUNKS) {
                 put_chunk(args, result, view, had, done++);
             }
-            put_group(args, result, passing);
+            passing.put_last(args, result);
         }
         GK_NO_UNROLL
         for (; done < CHUNKS; done++) {

@@ -44,35 +44,6 @@ GK_DEVICE summary stream_summary(summary total, const row_view &view, gk_i64 beg
     return total;
 }
 
-// Vectors whose weights and biases are asked for together, as registers allow.
-constexpr int FACTORS = SIZE == 8 || HAS_BIAS ? 1 : UNROLL;
-
-// Stores a group of vectors.
-template <int CACHE = CACHE_DEFAULT>
-GK_DEVICE void put_group(const gk_rows_args &args, const row_result &result,
-                         const row_in_registers<UNROLL, 0> &held)
-{
-    const row_view &view = held.view;
-    row_factors<VEC> factors[FACTORS];
-    GK_UNROLL
-    for (int i = 0; i < UNROLL; i++) {
-        const gk_i64 v = held.begin + i * THREADS;
-        if (i % FACTORS == 0) {
-            GK_UNROLL
-            for (int k = 0; k < FACTORS; k++) {
-                if (v + k * THREADS < view.vectors) {
-                    factors[k].load(args, view.at(v + k * THREADS));
-                }
-            }
-        }
-        if (v < view.vectors) {
-            ACC x[VEC];
-            unpack(x, held.words[i]);
-            put_elements<VEC, CACHE>(factors[i % FACTORS], result, view, view.at(v), x);
-        }
-    }
-}
-
 // The same vectors, the last ones first, since the second-level cache may still have them.
 GK_DEVICE void stream_put(const gk_rows_args &args, const row_result &result, const row_view &view,
                           gk_i64 begin, gk_i64 end)
@@ -82,7 +53,7 @@ GK_DEVICE void stream_put(const gk_rows_args &args, const row_result &result, co
         first -= STEP;
         row_in_registers<UNROLL, 0> held;
         held.load_all<CACHE_LAST>(view, first + threadIdx.x, THREADS);
-        put_group<CACHE_STREAM>(args, result, held);
+        held.put_last<CACHE_STREAM>(args, result);
     }
 }
 

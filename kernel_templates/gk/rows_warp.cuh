@@ -1,4 +1,5 @@
 // A row to LANES lanes of a warp, each of which holds VECTORS vectors of ROWS rows in registers.
+// With PERSIST warps go on to the next rows.
 #pragma once
 #include "gk/rows.cuh"
 
@@ -27,18 +28,25 @@ GK_DEVICE void rows_warp(const gk_rows_args &args)
     for (int r = 0; r < ROWS; r++) {
         held[r].load_all(view_of(args, row + r * GROUPS), lane, LANES);
     }
-    GK_NO_UNROLL
-    while (left > 0) {
-        left -= step;
-        row += step;
-        row_result result[ROWS];
-        GK_UNROLL
-        for (int r = 0; r < ROWS; r++) {
-            result[r] = finish(summarise<LANES>(held[r]), args);
+    if constexpr (PERSIST) {
+        GK_NO_UNROLL
+        while (left > 0) {
+            left -= step;
+            row += step;
+            row_result result[ROWS];
+            GK_UNROLL
+            for (int r = 0; r < ROWS; r++) {
+                result[r] = finish(summarise<LANES>(held[r]), args);
+            }
+            GK_UNROLL
+            for (int r = 0; r < ROWS; r++) {
+                held[r].put_all(args, result[r], view_of(args, row + r * GROUPS));
+            }
         }
+    } else {
         GK_UNROLL
         for (int r = 0; r < ROWS; r++) {
-            held[r].put_all(args, result[r], view_of(args, row + r * GROUPS));
+            held[r].put_last(args, finish(summarise<LANES>(held[r]), args));
         }
     }
 }

@@ -7,6 +7,8 @@
 #include "base/hash.h"
 #include "op/map.h"
 
+enum { LIGHT_NODES = 16 };
+
 static void add(gk_constants *out, const char *name, gk_constant_kind kind, int64_t value)
 {
     if (out->n_items < GK_MAX_CONSTANTS) {
@@ -35,6 +37,19 @@ bool gki_map_read(const gk_problem *problem, map_expression *out)
     return true;
 }
 
+/* Whether a thread needs few registers beside its vectors. */
+static bool is_light(const map_expression *expression)
+{
+    for (uint32_t i = 0; i < expression->n_nodes; i++) {
+        const uint8_t kind = expression->nodes[i].kind;
+        const bool is_exact = kind < MAP_N_WRITTEN && gki_map_kinds[kind].ulps > 0;
+        if (is_exact || kind == MAP_DIVIDE || kind == MAP_SQRT) {
+            return false;
+        }
+    }
+    return expression->n_nodes <= LIGHT_NODES;
+}
+
 void gki_map_constants(const gk_problem *problem, bool has_head, gk_constants *out)
 {
     static const char *const types[] = {"X0_TYPE", "X1_TYPE", "X2_TYPE", "X3_TYPE", "X4_TYPE"};
@@ -59,10 +74,11 @@ void gki_map_constants(const gk_problem *problem, bool has_head, gk_constants *o
     add(out, "ACC_TYPE", GK_CONSTANT_TYPE, is_double ? GK_F64 : GK_F32);
     add(out, "WIDEST", GK_CONSTANT_INT, gki_map_sizes(problem).widest);
     out->code[0] = '\0'; /* which the renderer refuses */
-    if (gki_map_read(problem, &expression) &&
-        !gki_map_code(&expression, is_double, out->code, sizeof(out->code))) {
+    const bool readable = gki_map_read(problem, &expression);
+    if (readable && !gki_map_code(&expression, is_double, out->code, sizeof(out->code))) {
         out->code[0] = '\0';
     }
+    add(out, "LIGHT", GK_CONSTANT_BOOL, readable && !is_double && is_light(&expression));
     add(out, "EXPRESSION", GK_CONSTANT_CODE, 0);
     (void)snprintf(out->tag, sizeof(out->tag), "%s_%08x", gk_dtype_name((gk_dtype)out_type),
                    (unsigned)(gki_hash64(problem->text, strlen(problem->text)) & 0xffffffffu));

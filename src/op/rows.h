@@ -53,6 +53,12 @@ typedef struct gki_rows_shape {
 } gki_rows_shape;
 
 gki_rows_shape gki_rows_shape_of(const gk_problem *problem, int64_t bytes);
+/* Threads need few registers beside what they hold: rows are whole vectors, and an element has one
+ * factor at most. */
+bool gki_rows_is_lean(const gk_problem *problem, const gki_rows_shape *s);
+/* Elements of a row for which a thread, one of so many of a block, has registers. */
+int64_t gki_rows_most_elements(const gk_problem *problem, const gki_rows_shape *s, int64_t threads,
+                               bool persistent);
 
 static inline int64_t gki_rows_ceil(int64_t a, int64_t b)
 {

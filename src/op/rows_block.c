@@ -14,7 +14,7 @@ const gk_param gki_rows_block_params[gki_rows_block_count] = {
     [THREADS] = {"THREADS", "t", VALUES(threads_values), 0},
     [VECTORS] = {"VECTORS", "_v", VALUES(vectors_values), 0},
     [VECTOR] = {"VECTOR", "_b", VALUES(vector_values), 0},
-    [PERSIST] = {"PERSIST", "", VALUES(flag_values), 1},
+    [PERSIST] = {"PERSIST", "_p", VALUES(flag_values), 0},
 };
 
 enum { MAX_WORDS = 32 };
@@ -30,6 +30,7 @@ bool gki_rows_block_check(const gk_problem *problem, const gk_device_info *devic
 {
     const int32_t *v = config->values;
     const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
+    const int64_t rows = problem->dims[ROWS_ROWS];
     const int64_t words = v[VECTORS] * gki_rows_ceil(s.vec * s.size, 4);
     if (s.size == 8 && v[THREADS] > 512) {
         return gk_refuse(reason, "%d threads have too few registers for f64", (int)v[THREADS]);
@@ -38,13 +39,16 @@ bool gki_rows_block_check(const gk_problem *problem, const gk_device_info *devic
         return gk_refuse(reason, "a row has up to %lld vectors, the block holds %d",
                          (long long)s.vectors, (int)(v[THREADS] * v[VECTORS]));
     }
-    const int64_t most = v[THREADS] > 512 ? 8 : v[THREADS] > 256 ? 32 : 64;
+    const int64_t most = gki_rows_most_elements(problem, &s, v[THREADS], v[PERSIST] != 0);
     if (words > MAX_WORDS || v[VECTORS] * s.vec > most) {
         return gk_refuse(reason, "a row takes %lld registers of each of %d threads",
                          (long long)words, (int)v[THREADS]);
     }
     if (v[VECTORS] == 0 && held(&s, v) > device->smem_per_block_optin) {
         return gk_refuse(reason, "a row takes %lld vectors of a thread", (long long)held(&s, v));
+    }
+    if (!v[PERSIST] && rows > INT32_MAX) {
+        return gk_refuse(reason, "%lld rows are more than a grid has", (long long)rows);
     }
     return true;
 }

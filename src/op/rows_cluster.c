@@ -16,7 +16,7 @@ const gk_param gki_rows_cluster_params[gki_rows_cluster_count] = {
     [THREADS] = {"THREADS", "x", VALUES(threads_values), 0},
     [VECTORS] = {"VECTORS", "_v", VALUES(vectors_values), 0},
     [VECTOR] = {"VECTOR", "_b", VALUES(vector_values), 0},
-    [PERSIST] = {"PERSIST", "", VALUES(flag_values), 1},
+    [PERSIST] = {"PERSIST", "_p", VALUES(flag_values), 0},
 };
 
 enum { MAX_WORDS = 32 };
@@ -33,6 +33,7 @@ bool gki_rows_cluster_check(const gk_problem *problem, const gk_device_info *dev
 {
     const int32_t *v = config->values;
     const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
+    const int64_t rows = problem->dims[ROWS_ROWS];
     const int64_t words = v[VECTORS] * gki_rows_ceil(s.vec * s.size, 4);
     const int64_t room = (int64_t)v[CLUSTER] * v[THREADS] * v[VECTORS];
     if (problem->dtype[ROWS_X] == GK_F64) {
@@ -42,13 +43,16 @@ bool gki_rows_cluster_check(const gk_problem *problem, const gk_device_info *dev
         return gk_refuse(reason, "a row has up to %lld vectors, the cluster holds %lld",
                          (long long)s.vectors, (long long)room);
     }
-    const int64_t most = v[THREADS] > 512 ? 8 : v[THREADS] > 256 ? 32 : 64;
+    const int64_t most = gki_rows_most_elements(problem, &s, v[THREADS], v[PERSIST] != 0);
     if (words > MAX_WORDS || v[VECTORS] * s.vec > most) {
         return gk_refuse(reason, "a row takes %lld registers of each of %d threads",
                          (long long)words, (int)v[THREADS]);
     }
     if (v[VECTORS] == 0 && held(&s, v) > device->smem_per_block_optin) {
         return gk_refuse(reason, "a row takes %lld vectors of a thread", (long long)held(&s, v));
+    }
+    if (!v[PERSIST] && rows > INT32_MAX / v[CLUSTER]) {
+        return gk_refuse(reason, "%lld rows are more than a grid has", (long long)rows);
     }
     return true;
 }
@@ -69,8 +73,8 @@ void gki_rows_cluster_launch(const gk_problem *problem, const gk_device_info *de
     out->threads = v[THREADS];
     out->cluster = v[CLUSTER];
     out->overlap = 1;
-    /* Two halves of slots, and two barriers. */
-    out->smem = 2 * (int64_t)v[CLUSTER] * (v[THREADS] / 32) * s.summary + 16;
+    /* Two halves of slots for warps and for blocks, and two barriers. */
+    out->smem = 2 * (v[THREADS] / 32 + (int64_t)v[CLUSTER]) * s.summary + 16;
     if (v[VECTORS] == 0) {
         out->smem += held(&s, v) * v[THREADS] * s.vec * s.size;
     }

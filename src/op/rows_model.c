@@ -34,8 +34,9 @@ int64_t gki_rows_likely(const gk_problem *problem, const gk_device_info *device,
     const int64_t sure = gki_rows_resident(device, s, threads, rows, vectors, smem);
     const int64_t words = gki_rows_ceil(s->vec * s->size, 4);
     /* Read off the compiler's results: softmax keeps the exponentials, too. */
+    const int64_t beside = s->size < 4 ? 3 : 1;
     const int64_t held =
-        vectors > 0 ? rows * vectors * (gki_rows_is_norm(problem) ? words + 2 : 3 * words + 2)
+        vectors > 0 ? rows * vectors * (gki_rows_is_norm(problem) ? words + beside : 3 * words + 2)
                     : 7 * words;
     const int64_t registers = ((gki_rows_is_norm(problem) ? 22 : 12) + held + 7) / 8 * 8;
     int64_t blocks = device->max_threads_per_sm / threads;

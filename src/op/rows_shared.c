@@ -307,3 +307,24 @@ void gki_rows_load(const gk_tensor *t, int64_t row, double *out)
     gki_numeric_load((gk_dtype)t->dtype, data + at * (int64_t)gk_dtype_size((gk_dtype)t->dtype),
                      t->stride[last], t->shape[last], out);
 }
+
+bool gki_rows_is_lean(const gk_problem *problem, const gki_rows_shape *s)
+{
+    const bool whole = problem->align[ROWS_X] >= s->vec * s->size &&
+                       problem->dims[ROWS_COLS] % s->vec == 0 &&
+                       problem->layout[ROWS_OUT] == GK_LAYOUT_ROW;
+    const bool plain = !gki_rows_is_norm(problem) ||
+                       (problem->attrs[NORM_KIND] == NORM_RMS && problem->dtype[ROWS_BIAS] == 0);
+    return whole && plain;
+}
+
+int64_t gki_rows_most_elements(const gk_problem *problem, const gki_rows_shape *s, int64_t threads,
+                               bool persistent)
+{
+    /* Of 1024 threads each has 64 registers; softmax keeps exponentials beside the elements. */
+    if (threads > 512) {
+        const bool large = s->size == 4 && gki_rows_is_norm(problem) && !persistent;
+        return large && gki_rows_is_lean(problem, s) ? 32 : gki_rows_is_lean(problem, s) ? 16 : 8;
+    }
+    return threads > 256 ? 32 : 64;
+}

@@ -107,6 +107,8 @@ void gki_rows_split_launch(const gk_problem *problem, const gk_device_info *devi
 /* The model: 200 timings of two shapes of rows on an H100, fitted. */
 static const double START = 2.5e-6;      /* seconds; launches at once do not overlap */
 static const double BANDWIDTH = 0.719;   /* of what the memory's pins could do */
+static const double CHUNKS = 2e-6;       /* longer than a block that holds its row needs */
+static const double MEET = 2e-6;         /* and if blocks meet */
 static const double TURN = 4.7e-8;       /* seconds of each block that meets others once more */
 static const double AGAIN = 3.4e-13;     /* seconds of a byte that is read again */
 static const double EXPONENTIAL = 4e-11; /* seconds of an element and multiprocessor, */
@@ -132,7 +134,7 @@ double gki_rows_split_model(const gk_problem *problem, const gk_device_info *dev
     double flops, bytes;
     gki_rows_work(problem, &flops, &bytes);
     double seconds = START + bytes / (BANDWIDTH * (pins > 1e11 ? pins : 1e11) * active);
-    seconds += p.parts > 1 ? TURN * (turns - 1) * (double)p.parts : 0;
+    seconds += CHUNKS + (p.parts > 1 ? MEET + TURN * (turns - 1) * (double)p.parts : 0);
     seconds += AGAIN * elements * (double)s.size * (1 - held) * 2 / v[UNROLL] * fewer / active;
     if (!gki_rows_is_norm(problem)) {
         const double late = ALL_HELD * held * held * held / turns;

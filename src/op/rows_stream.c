@@ -4,10 +4,12 @@
 enum { THREADS, UNROLL, VECTOR };
 
 static const int32_t threads_values[] = {64, 128, 256, 512, 1024};
-static const int32_t unroll_values[] = {1, 2, 4};
+static const int32_t unroll_values[] = {1, 2, 4, 8};
 static const int32_t vector_values[] = {8, 16};
 
 #define VALUES(list) list, sizeof(list) / sizeof((list)[0])
+
+enum { MAX_WORDS = 32 };
 
 const gk_param gki_rows_stream_params[gki_rows_stream_count] = {
     [THREADS] = {"THREADS", "t", VALUES(threads_values), 0},
@@ -21,9 +23,16 @@ bool gki_rows_stream_check(const gk_problem *problem, const gk_device_info *devi
     const int32_t *v = config->values;
     const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
     (void)device;
-    if (v[THREADS] > 512 && v[UNROLL] * s.vec > (s.size == 8 ? 1 : 8)) {
-        return gk_refuse(reason, "%d threads have too few registers for %d elements",
-                         (int)v[THREADS], (int)(v[UNROLL] * s.vec));
+    const int64_t vector = gki_rows_ceil(s.vec * s.size, 4);
+    const int64_t words = v[UNROLL] * vector;
+    /* Of many threads each has 64 registers; elements of 16 bits that are read take one each. */
+    const int64_t room = s.size == 8 ? 2 : (s.size == 4 ? 4 : 2) * vector;
+    const int64_t most = v[THREADS] <= 512                             ? MAX_WORDS
+                         : s.size < 8 && gki_rows_is_lean(problem, &s) ? 2 * room
+                                                                       : room;
+    if (words > most) {
+        return gk_refuse(reason, "%d vectors take %lld registers of each of %d threads",
+                         (int)v[UNROLL], (long long)words, (int)v[THREADS]);
     }
     return true;
 }

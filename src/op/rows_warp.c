@@ -6,7 +6,7 @@ enum { LANES, VECTORS, ROWS, WARPS, VECTOR, PERSIST };
 static const int32_t lanes_values[] = {4, 8, 16, 32};
 static const int32_t vectors_values[] = {1, 2, 4, 8, 16};
 static const int32_t rows_values[] = {1, 2, 4};
-static const int32_t warps_values[] = {2, 4, 8};
+static const int32_t warps_values[] = {1, 2, 4, 8};
 static const int32_t vector_values[] = {8, 16};
 static const int32_t flag_values[] = {0, 1};
 
@@ -18,7 +18,7 @@ const gk_param gki_rows_warp_params[gki_rows_warp_count] = {
     [ROWS] = {"ROWS", "_r", VALUES(rows_values), 0},
     [WARPS] = {"WARPS", "_w", VALUES(warps_values), 0},
     [VECTOR] = {"VECTOR", "_b", VALUES(vector_values), 0},
-    [PERSIST] = {"PERSIST", "", VALUES(flag_values), 1},
+    [PERSIST] = {"PERSIST", "_p", VALUES(flag_values), 0},
 };
 
 enum { MAX_WORDS = 64, MAX_ELEMENTS = 64 };
@@ -46,6 +46,10 @@ bool gki_rows_warp_check(const gk_problem *problem, const gk_device_info *device
     if (words_of(&s, v) > MAX_WORDS) {
         return gk_refuse(reason, "rows take %lld registers of a thread, at most %d",
                          (long long)words_of(&s, v), MAX_WORDS);
+    }
+    if (!v[PERSIST] && problem->dims[ROWS_ROWS] > INT32_MAX) {
+        return gk_refuse(reason, "%lld rows are more than a grid has",
+                         (long long)problem->dims[ROWS_ROWS]);
     }
     return true;
 }

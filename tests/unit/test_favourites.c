@@ -25,6 +25,7 @@ static const fact facts[] = {
     {"add", "f32", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=0 THREADS=512 UNROLL=1 VECTOR=16"},
     {"add", "bf16", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=0 THREADS=512 UNROLL=1 VECTOR=8"},
     {"silu", "bf16", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=0 THREADS=128 UNROLL=4 VECTOR=16"},
+    {"silu", "bf16", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=0 THREADS=128 UNROLL=2 VECTOR=16"},
     {"softmax", "f32", {8192, 8192}, "block", "PERSIST=0 THREADS=128 VECTOR=16 VECTORS=0"},
     {"softmax", "bf16", {8192, 8192}, "block", "PERSIST=0 THREADS=64 VECTOR=16 VECTORS=0"},
     {"softmax", "f32", {4096, 4096}, "block", "PERSIST=0 THREADS=128 VECTOR=16 VECTORS=0"},
@@ -54,6 +55,17 @@ static const fact facts[] = {
      "split",
      "BLOCKS=2 HOLD=14 THREADS=512 TURNS=2 UNROLL=2 VECTOR=16"},
     {"rms_norm", "f32", {4096, 32768}, "block", "PERSIST=0 THREADS=1024 VECTOR=16 VECTORS=0"},
+    {"rms_norm", "f32", {4096, 32768}, "stream", "THREADS=1024 UNROLL=8 VECTOR=16"},
+    {"rms_norm",
+     "f32",
+     {1024, 131072},
+     "cluster",
+     "CLUSTER=8 PERSIST=0 THREADS=512 VECTOR=16 VECTORS=8"},
+    {"softmax",
+     "f32",
+     {32768, 1024},
+     "warp",
+     "LANES=32 PERSIST=0 ROWS=1 VECTOR=16 VECTORS=8 WARPS=1"},
     {"rms_norm", "f32", {8192, 8192}, "block", "PERSIST=0 THREADS=512 VECTOR=16 VECTORS=4"},
     {"rms_norm", "f32", {32768, 1024}, "block", "PERSIST=0 THREADS=128 VECTOR=16 VECTORS=2"},
     {"transpose",
@@ -148,8 +160,57 @@ static void test_favourites(void **state)
     }
 }
 
+/* The whole space of a problem, the favourite first. */
+static uint32_t space_of(const fact *f, gki_candidate **out)
+{
+    gk_problem problem;
+    uint32_t count = 0;
+    memset(&problem, 0, sizeof(problem));
+    const gk_op_desc *op = describe(f, &problem);
+    assert_gk_ok(gki_space(op, &problem, &h100, NULL, out, &count, NULL));
+    assert_true(count > 0);
+    return count;
+}
+
+/* Blocks that share a row meet, which takes longer than a short row does. */
+static void short_rows_are_not_split(void **state)
+{
+    (void)state;
+    static const fact rows[] = {{"softmax", "f32", {128, 4096}, "block", NULL},
+                                {"softmax", "bf16", {128, 4096}, "block", NULL},
+                                {"rms_norm", "f32", {128, 4096}, "block", NULL}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        gki_candidate *space = NULL;
+        space_of(&rows[i], &space);
+        assert_string_equal(space[0].variant->name, rows[i].variant);
+        gki_free(space);
+    }
+}
+
+/* Kernels whose blocks have one row each are refused where a grid has too few of them. */
+static void more_rows_than_blocks(void **state)
+{
+    (void)state;
+    static const fact rows[] = {{"softmax", "bf16", {1ll << 32, 16}, NULL, NULL},
+                                {"rms_norm", "f32", {1ll << 32, 16}, NULL, NULL}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        gki_candidate *space = NULL;
+        const uint32_t count = space_of(&rows[i], &space);
+        for (uint32_t c = 0; c < count; c++) {
+            char text[GKI_CONFIG_TEXT];
+            gki_config_text(space[c].variant, &space[c].config, text, sizeof(text));
+            if (strstr(text, "PERSIST=0") != NULL) {
+                fail_msg("%s %s", space[c].variant->name, text);
+            }
+        }
+        gki_free(space);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_favourites)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_favourites),
+                                       cmocka_unit_test(short_rows_are_not_split),
+                                       cmocka_unit_test(more_rows_than_blocks)};
     return GK_TEST_MAIN(tests);
 }

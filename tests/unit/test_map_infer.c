@@ -433,11 +433,59 @@ static void equal_texts_are_one(void **state)
     }
 }
 
+/* The value of a constant that the template gets, -1 if it gets none of that name. */
+static int64_t constant(const gk_problem *problem, const char *name)
+{
+    gk_constants constants;
+    memset(&constants, 0, sizeof(constants));
+    gki_map_constants(problem, true, &constants);
+    for (uint32_t i = 0; i < constants.n_items; i++) {
+        if (strcmp(constants.items[i].name, name) == 0) {
+            return constants.items[i].value;
+        }
+    }
+    return -1;
+}
+
+/* Kernels of light expressions are given few registers. */
+static void light_expressions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        gk_dtype dtype;
+        bool is_light;
+    } facts[] = {
+        {"fma(x0, x1, x2)", GK_F32, true},
+        {"x0 < x1 ? max(x0, 1) : -x2", GK_BF16, true},
+        {"silu(x0) * x1 * x2", GK_BF16, true},
+        {"silu(x0) * x1 * x2", GK_F32, false}, /* all of exp's bits */
+        {"silu(x0) + x1 * x2", GK_BF16, false},
+        {"x0 / x1 * x2", GK_F16, false},
+        {"sqrt(x0) + x1 + x2", GK_F32, false},
+        {"x0 * x1 + x2", GK_F64, false},
+        {"x0 + x1 + x2 + x0 + x1 + x2 + x0 + x1 + x2", GK_F32, false}, /* 17 nodes */
+    };
+    for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+        gk_problem p;
+        f.call.text = facts[i].text;
+        for (int arg = 0; arg < 3; arg++) {
+            f.x[arg].dtype = facts[i].dtype;
+        }
+        f.out.dtype = facts[i].dtype;
+        accepts(&p);
+        if (constant(&p, "LIGHT") != facts[i].is_light) {
+            fail_msg("%s in %s", facts[i].text, gk_dtype_name(facts[i].dtype));
+        }
+    }
+}
+
 int main(void)
 {
 #define rule(name) cmocka_unit_test_setup(name, fresh)
     const struct CMUnitTest tests[] = {
         rule(plain_call),
+        rule(light_expressions),
         rule(expressions),
         rule(texts_count_by_contents),
         rule(forms),
