@@ -45,12 +45,13 @@ GK_DEVICE constexpr int blocks_with(int threads, int rows, int vectors)
     return blocks < 1 || vectors > 8 ? 1 : smaller(blocks, 32);
 }
 
-// Vectors whose weights and biases are asked for together: of N in registers, and in shared memory.
+// Vectors whose weights and biases are asked for together, of n in registers,
 GK_DEVICE constexpr int factors_of(int n)
 {
     return SIZE == 8 || HAS_BIAS ? 1 : smaller(n, 4);
 }
 
+// and of those in shared memory.
 GK_DEVICE constexpr int factors_ahead(int threads)
 {
     return threads > 512 ? (HAS_BIAS ? 1 : 2) : HAS_WEIGHT && !HAS_BIAS ? 4 : 2;

@@ -5,6 +5,16 @@
 
 namespace gk {
 
+template <class Row>
+GK_DEVICE void finish_rows(row_result (&result)[ROWS], const Row (&held)[ROWS],
+                           const gk_rows_args &args)
+{
+    GK_UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        result[r] = finish(summarise<LANES>(held[r]), args);
+    }
+}
+
 GK_DEVICE void rows_warp(const gk_rows_args &args)
 {
     constexpr int GROUPS = WARPS * 32 / LANES;
@@ -28,25 +38,23 @@ GK_DEVICE void rows_warp(const gk_rows_args &args)
     for (int r = 0; r < ROWS; r++) {
         held[r].load_all(view_of(args, row + r * GROUPS), lane, LANES);
     }
+    row_result result[ROWS];
     if constexpr (PERSIST) {
         GK_NO_UNROLL
         while (left > 0) {
             left -= step;
             row += step;
-            row_result result[ROWS];
-            GK_UNROLL
-            for (int r = 0; r < ROWS; r++) {
-                result[r] = finish(summarise<LANES>(held[r]), args);
-            }
+            finish_rows(result, held, args);
             GK_UNROLL
             for (int r = 0; r < ROWS; r++) {
                 held[r].put_all(args, result[r], view_of(args, row + r * GROUPS));
             }
         }
     } else {
+        finish_rows(result, held, args);
         GK_UNROLL
         for (int r = 0; r < ROWS; r++) {
-            held[r].put_last(args, finish(summarise<LANES>(held[r]), args));
+            held[r].put_last(args, result[r]);
         }
     }
 }

@@ -191,8 +191,8 @@ static void short_rows_are_not_split(void **state)
 static void more_rows_than_blocks(void **state)
 {
     (void)state;
-    static const fact rows[] = {{"softmax", "bf16", {1ll << 32, 16}, NULL, NULL},
-                                {"rms_norm", "f32", {1ll << 32, 16}, NULL, NULL}};
+    static const fact rows[] = {{"softmax", "bf16", {(int64_t)1 << 32, 16}, NULL, NULL},
+                                {"rms_norm", "f32", {(int64_t)1 << 32, 16}, NULL, NULL}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         gki_candidate *space = NULL;
         const uint32_t count = space_of(&rows[i], &space);
