@@ -48,7 +48,7 @@ bool gki_rows_block_check(const gk_problem *problem, const gk_device_info *devic
         return gk_refuse(reason, "a row takes %lld vectors of a thread", (long long)held(&s, v));
     }
     if (!v[PERSIST] && rows > INT32_MAX) {
-        return gk_refuse(reason, "%lld rows are more than a grid has", (long long)rows);
+        return gk_refuse(reason, "%lld rows are more than a grid has blocks for", (long long)rows);
     }
     return true;
 }

@@ -9,8 +9,6 @@ static const int32_t vector_values[] = {8, 16};
 
 #define VALUES(list) list, sizeof(list) / sizeof((list)[0])
 
-enum { MAX_WORDS = 32 };
-
 const gk_param gki_rows_stream_params[gki_rows_stream_count] = {
     [THREADS] = {"THREADS", "t", VALUES(threads_values), 0},
     [UNROLL] = {"UNROLL", "_u", VALUES(unroll_values), 0},
@@ -23,16 +21,14 @@ bool gki_rows_stream_check(const gk_problem *problem, const gk_device_info *devi
     const int32_t *v = config->values;
     const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
     (void)device;
-    const int64_t vector = gki_rows_ceil(s.vec * s.size, 4);
-    const int64_t words = v[UNROLL] * vector;
-    /* Of many threads each has 64 registers; elements of 16 bits that are read take one each. */
-    const int64_t room = s.size == 8 ? 2 : (s.size == 4 ? 4 : 2) * vector;
-    const int64_t most = v[THREADS] <= 512                             ? MAX_WORDS
-                         : s.size < 8 && gki_rows_is_lean(problem, &s) ? 2 * room
-                                                                       : room;
-    if (words > most) {
-        return gk_refuse(reason, "%d vectors take %lld registers of each of %d threads",
-                         (int)v[UNROLL], (long long)words, (int)v[THREADS]);
+    /* Of so many threads each has 64 registers. */
+    if (v[THREADS] > 512) {
+        const int64_t room = s.size == 8 ? s.vec == 1 : s.size == 4 ? 4 : 2;
+        const int64_t most = s.size < 8 && gki_rows_is_lean(problem, &s) ? 2 * room : room;
+        if (v[UNROLL] > most) {
+            return gk_refuse(reason, "%d threads have registers for %lld vectors each, not for %d",
+                             (int)v[THREADS], (long long)most, (int)v[UNROLL]);
+        }
     }
     return true;
 }

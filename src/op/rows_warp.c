@@ -48,7 +48,7 @@ bool gki_rows_warp_check(const gk_problem *problem, const gk_device_info *device
                          (long long)words_of(&s, v), MAX_WORDS);
     }
     if (!v[PERSIST] && problem->dims[ROWS_ROWS] > INT32_MAX) {
-        return gk_refuse(reason, "%lld rows are more than a grid has",
+        return gk_refuse(reason, "%lld rows are more than a grid has blocks for",
                          (long long)problem->dims[ROWS_ROWS]);
     }
     return true;
