@@ -50,20 +50,24 @@ template <> GK_DEVICE bf16 outside<bf16>()
     return bf16{0xff80};
 }
 
-// A result of 16 bits needs few of exp's. What is below the normal range adds nothing to a sum,
-// whose maximum adds 1; of results it is computed 2^SHIFT times as large.
-constexpr bool FEW_BITS = sizeof(OUT_TYPE) == 2;
 constexpr float LOG2_E = 1.44269504f;
-constexpr int SHIFT = 24;
 
-GK_DEVICE ACC exponential(ACC x)
+// exp(x) as a term of a sum whose largest is 1. Rounding the product costs |x| units in the last
+// place: of small terms, as of what is below the normal range, a sum does not see it.
+GK_DEVICE float term(float x)
 {
-    if constexpr (FEW_BITS) {
-        return exp2_approximate((float)x * LOG2_E);
-    } else {
-        return exp(x);
-    }
+    return exp2_approximate(x * LOG2_E);
 }
+
+GK_DEVICE double term(double x)
+{
+    return exp(x);
+}
+
+// A result of 16 bits needs few of exp's. What is below the normal range is computed 2^SHIFT times
+// as large.
+constexpr bool FEW_BITS = sizeof(OUT_TYPE) == 2;
+constexpr int SHIFT = 24;
 
 // Where the two are equal the difference may be NaN.
 GK_DEVICE ACC rescale(ACC from, ACC to)
@@ -98,7 +102,7 @@ struct add_exponentials {
         ACC part = 0;
         GK_UNROLL
         for (int e = 0; e < N; e++) {
-            part += exponential(x[e] - base);
+            part += term(x[e] - base);
         }
         sum += part;
     }
@@ -144,7 +148,7 @@ GK_DEVICE ACC apply(const row_result &r, ACC x, ACC, ACC)
     } else if constexpr (FEW_BITS) {
         return exp2_approximate(fmaf((float)(x - r.maximum), LOG2_E, SHIFT)) * r.factor;
     } else {
-        return exponential(x - r.maximum) * r.factor;
+        return exp(x - r.maximum) * r.factor;
     }
 }
 
