@@ -115,7 +115,7 @@ double gki_rows_seconds(const gk_problem *problem, const gk_device_info *device,
 GKI_ROWS_DECLARE(stream, 3)
 GKI_ROWS_DECLARE(warp, 6)
 GKI_ROWS_DECLARE(block, 4)
-GKI_ROWS_DECLARE(cluster, 5)
+GKI_ROWS_DECLARE(cluster, 4)
 GKI_ROWS_DECLARE(split, 6)
 
 /* Variant `which` of an op, whose file has a function constants(). */

@@ -1,13 +1,12 @@
 /* Rows that a cluster of blocks holds, in registers or in shared memory. */
 #include "op/rows.h"
 
-enum { CLUSTER, THREADS, VECTORS, VECTOR, PERSIST };
+enum { CLUSTER, THREADS, VECTORS, VECTOR };
 
 static const int32_t cluster_values[] = {2, 4, 8};
 static const int32_t threads_values[] = {128, 256, 512, 1024};
 static const int32_t vectors_values[] = {0, 2, 4, 8};
 static const int32_t vector_values[] = {16};
-static const int32_t flag_values[] = {0, 1};
 
 #define VALUES(list) list, sizeof(list) / sizeof((list)[0])
 
@@ -16,7 +15,6 @@ const gk_param gki_rows_cluster_params[gki_rows_cluster_count] = {
     [THREADS] = {"THREADS", "x", VALUES(threads_values), 0},
     [VECTORS] = {"VECTORS", "_v", VALUES(vectors_values), 0},
     [VECTOR] = {"VECTOR", "_b", VALUES(vector_values), 0},
-    [PERSIST] = {"PERSIST", "_p", VALUES(flag_values), 0},
 };
 
 enum { MAX_WORDS = 32 };
@@ -43,7 +41,7 @@ bool gki_rows_cluster_check(const gk_problem *problem, const gk_device_info *dev
         return gk_refuse(reason, "a row has up to %lld vectors, the cluster holds %lld",
                          (long long)s.vectors, (long long)room);
     }
-    const int64_t most = gki_rows_most_elements(problem, &s, v[THREADS], v[PERSIST] != 0);
+    const int64_t most = gki_rows_most_elements(problem, &s, v[THREADS], false);
     if (words > MAX_WORDS || v[VECTORS] * s.vec > most) {
         return gk_refuse(reason, "a row takes %lld registers of each of %d threads",
                          (long long)words, (int)v[THREADS]);
@@ -51,17 +49,10 @@ bool gki_rows_cluster_check(const gk_problem *problem, const gk_device_info *dev
     if (v[VECTORS] == 0 && held(&s, v) > device->smem_per_block_optin) {
         return gk_refuse(reason, "a row takes %lld vectors of a thread", (long long)held(&s, v));
     }
-    if (!v[PERSIST] && rows > INT32_MAX / v[CLUSTER]) {
+    if (rows > INT32_MAX / v[CLUSTER]) {
         return gk_refuse(reason, "%lld rows are more than a grid has blocks for", (long long)rows);
     }
     return true;
-}
-
-static int64_t resident(const gk_problem *problem, const gk_device_info *device, const int32_t *v,
-                        int64_t smem)
-{
-    const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
-    return gki_rows_resident(device, &s, v[THREADS], 1, v[VECTORS], smem);
 }
 
 void gki_rows_cluster_launch(const gk_problem *problem, const gk_device_info *device,
@@ -69,24 +60,16 @@ void gki_rows_cluster_launch(const gk_problem *problem, const gk_device_info *de
 {
     const int32_t *v = config->values;
     const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
-    int64_t clusters = gki_rows_smaller(problem->dims[ROWS_ROWS], INT32_MAX / v[CLUSTER]);
+    (void)device;
     out->threads = v[THREADS];
     out->cluster = v[CLUSTER];
     out->overlap = 1;
-    /* Two halves of slots for warps and for blocks, and two barriers. */
-    out->smem = 2 * (v[THREADS] / 32 + (int64_t)v[CLUSTER]) * s.summary + 16;
+    /* Two halves of slots for warps, slots for blocks, and a barrier. */
+    out->smem = (2 * (v[THREADS] / 32) + (int64_t)v[CLUSTER]) * s.summary + 16;
     if (v[VECTORS] == 0) {
         out->smem += held(&s, v) * v[THREADS] * s.vec * s.size;
     }
-    if (v[PERSIST]) {
-        /* Clusters stay within a group of 16 or 18 multiprocessors (H100), of which larger ones
-         * fill 16; one that has to wait for the others' last row would take as long again. */
-        const int64_t whole =
-            v[CLUSTER] > 2 && device->sm_count > 16 ? device->sm_count / 16 * 16 : device->sm_count;
-        const int64_t at_once = whole * resident(problem, device, v, out->smem) / v[CLUSTER];
-        clusters = gki_rows_smaller(clusters, at_once > 0 ? at_once : 1);
-    }
-    out->grid = clusters * v[CLUSTER];
+    out->grid = gki_rows_smaller(problem->dims[ROWS_ROWS], INT32_MAX / v[CLUSTER]) * v[CLUSTER];
 }
 
 static const double MEET = 1.45e-6;  /* seconds of a cluster that exchanges its sums, and */
@@ -103,13 +86,11 @@ double gki_rows_cluster_model(const gk_problem *problem, const gk_device_info *d
     gki_rows_estimate e = {0};
     gki_rows_cluster_launch(problem, device, config, &launch);
     e.blocks = (double)launch.grid;
-    e.turns = (double)gki_rows_ceil(problem->dims[ROWS_ROWS], launch.grid / v[CLUSTER]);
+    e.turns = 1;
     e.threads = v[THREADS];
     e.lanes = v[CLUSTER] * v[THREADS];
-    e.persistent = v[PERSIST] != 0;
-    e.resident = (double)(v[PERSIST] ? resident(problem, device, v, launch.smem)
-                                     : gki_rows_likely(problem, device, &s, v[THREADS], 1,
-                                                       v[VECTORS], launch.smem));
+    e.resident =
+        (double)gki_rows_likely(problem, device, &s, v[THREADS], 1, v[VECTORS], launch.smem);
     e.elements = (double)(held(&s, v) * v[THREADS] * s.vec);
     e.vec = (double)s.vec;
     e.exchange = MEET + MEMBER * v[CLUSTER];

@@ -28,7 +28,7 @@ static uint32_t one_each(rows *r)
         "THREADS=64 UNROLL=2 VECTOR=16",
         "LANES=8 VECTORS=4 ROWS=2 WARPS=2 VECTOR=8 PERSIST=0",
         "THREADS=64 VECTORS=0 VECTOR=16 PERSIST=1",
-        "CLUSTER=2 THREADS=128 VECTORS=2 VECTOR=16 PERSIST=1",
+        "CLUSTER=2 THREADS=128 VECTORS=2 VECTOR=16",
         "THREADS=256 UNROLL=2 VECTOR=16 BLOCKS=1 HOLD=4 TURNS=1",
     };
     const gk_op_desc *op = gk_op_find(r->op, NULL);
