@@ -537,7 +537,7 @@ GK_DEVICE void stream(walk &at, float (&sums)[SUMS])
     GK_NO_UNROLL
     while (at.warp_k < at.end) {
         const bool all_k = at.warp_k + WARP_K <= at.end;
-        if (PREFETCH && at.warp_k + BLOCK_K >= at.end) {
+        if (at.warp_k + BLOCK_K >= at.end) {
             grid_launch_next();
         }
         gk_u32 w[UNROLL][VECTORS][WORDS];

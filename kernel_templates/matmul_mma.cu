@@ -781,6 +781,7 @@ GK_DEVICE void store_round(const gk_matmul_args &args, const outlet &out, const 
     constexpr int WIDTH = smaller(ALONG, TEAM);
     constexpr int STEP = TEAM / WIDTH; // lines that the team covers together
     constexpr int FROM_LINE = DOWN ? 4 : CORNER_PITCH;
+    constexpr int LINES = LANES == 1 ? 4 : 1; // loaded together: each waits for shared memory
     const gk_i64 row = block.row + out.row + first;
     const gk_i64 col = block.col + out.col;
     const int rows = smaller(block.rows - out.row - first, ROUND_ROWS);
@@ -799,20 +800,30 @@ GK_DEVICE void store_round(const gk_matmul_args &args, const outlet &out, const 
         const bool whole = DOWN ? along < rows : along * LANES + LANES <= cols;
         const int lines = whole ? DOWN ? cols : rows : 0;
         GK_NO_UNROLL
-        for (; line < lines; line += STEP) {
-            const gk_i64 c_row = row + (DOWN ? along : line);
-            const gk_i64 c_col = col + (DOWN ? line : along * LANES);
-            float sum[LANES];
-            C_TYPE value[LANES];
-            load_slices(from, slices, sum);
+        for (; line < lines; line += LINES * STEP) {
+            float sum[LINES][LANES];
             GK_UNROLL
-            for (int i = 0; i < LANES; ++i) {
-                const float total = settled(args, sum[i], c_row, c_col + i);
-                value[i] = store_as<C_TYPE>(matmul_epilogue(args, total, c_row, c_col + i));
+            for (int l = 0; l < LINES; ++l) {
+                if (l == 0 || line + l * STEP < lines) {
+                    load_slices(from + l * STEP * FROM_LINE, slices, sum[l]);
+                }
             }
-            store_lanes(to, value);
-            from += STEP * FROM_LINE;
-            to += STEP * line_stride;
+            GK_UNROLL
+            for (int l = 0; l < LINES; ++l) {
+                if (l == 0 || line + l * STEP < lines) {
+                    const gk_i64 c_row = row + (DOWN ? along : line + l * STEP);
+                    const gk_i64 c_col = col + (DOWN ? line + l * STEP : along * LANES);
+                    C_TYPE value[LANES];
+                    GK_UNROLL
+                    for (int i = 0; i < LANES; ++i) {
+                        const float total = settled(args, sum[l][i], c_row, c_col + i);
+                        value[i] = store_as<C_TYPE>(matmul_epilogue(args, total, c_row, c_col + i));
+                    }
+                    store_lanes(to, value);
+                }
+                to += STEP * line_stride;
+            }
+            from += LINES * STEP * FROM_LINE;
         }
     }
     if constexpr (LANES > 1) {
@@ -975,6 +986,7 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
         }
     }
 
+    const bool early = grid_is_small() && count < STAGES;
     if (count > 0) {
         a_operand a;
         b_operand b;
@@ -1004,6 +1016,9 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
                 b.move(last ? -ahead : BLOCK_K);
             }
             cp_async_commit();
+        }
+        if (early) {
+            grid_launch_next();
         }
         a.template place_fragments<true>(place / WARPS_N * WARP_M, first_step);
         b.template place_fragments<false>(place % WARPS_N * WARP_N, first_step);

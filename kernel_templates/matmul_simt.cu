@@ -54,6 +54,9 @@ GK_DEVICE constexpr int vector_width(int limit, int length)
 constexpr int SLICE_THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
 constexpr int THREADS = SLICE_THREADS * SLICE_K;
 constexpr int SLICE_DEPTH = BLOCK_K / SLICE_K;
+// Whether a small grid lets the next kernel start from the main loop, too. Kernels of several waves
+// run slower with that instruction in it, and have fewer slices.
+constexpr bool EARLY_IN_LOOP = SLICE_K >= 4;
 
 // Lanes of a warp along M: of the shapes that tile the block, the one nearest to a square warp
 // tile, which reads the fewest distinct words of shared memory.
@@ -526,6 +529,10 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
             cp_async_commit();
             k_left -= BLOCK_K;
         }
+        const bool early = grid_is_small();
+        if (early && k_left <= 0) {
+            grid_launch_next();
+        }
         cp_async_wait<STAGES - 2>();
         __syncthreads();
 
@@ -551,6 +558,9 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
                         b.write(tiles + filling + a_loader::TILE);
                     }
                     k_left -= BLOCK_K;
+                    if constexpr (EARLY_IN_LOOP) {
+                        grid_launch_next_if(early && k_left <= 0);
+                    }
                     cp_async_wait<STAGES - 2>();
                     __syncthreads();
                     filling = reading;

@@ -351,6 +351,15 @@ inline void grid_launch_next()
 {
 }
 
+inline void grid_launch_next_if(bool)
+{
+}
+
+inline bool grid_is_small()
+{
+    return true;
+}
+
 inline void grid_begin()
 {
 }

@@ -239,6 +239,26 @@ GK_DEVICE void grid_launch_next()
 #endif
 }
 
+// The same on a condition, in one instruction: a branch would cut a loop's body in two.
+GK_DEVICE void grid_launch_next_if(bool condition)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.u32 p, %0, 0;\n"
+                 "@p griddepcontrol.launch_dependents;\n"
+                 "}" ::"r"((gk_u32)condition));
+#endif
+}
+
+// Whether each block of the grid finds one of an H100's 132 multiprocessors for itself. Then the
+// next kernel may start when this one's last loads are under way. Of larger grids it would crowd
+// its first blocks on the multiprocessors that are free first.
+GK_DEVICE bool grid_is_small()
+{
+    return gridDim.x <= 132;
+}
+
 // Both, where a kernel does nothing worth mentioning before it reads: the next kernel's blocks come
 // in as this one's leave, or while it waits itself if all of it is there.
 GK_DEVICE void grid_begin()

@@ -1,6 +1,7 @@
 /* The matmul variant on warp-wide tensor-core instructions: f16, bf16, f32 rounded to tf32, and f32
  * as sums of bf16 numbers. */
 #include "op/matmul.h"
+#include "op/model.h"
 
 #include <math.h>
 
@@ -338,6 +339,7 @@ static const double LAUNCH_BLOCK = 244;   /* a multiprocessor starts one */
 static const double MANY_WARPS = 11;      /* if it does not have more */
 static const double ROUND = 93;           /* of storing a warp's tile */
 static const double STORE_VECTOR = 1.39;  /* of C, by one warp */
+static const double STORE_ELEMENT = 0.6;  /* or of single elements, four loaded together */
 static const double STORE_BYTES = 12.7;   /* of C, bytes a clock */
 static const double SPLIT_START = 2916;
 static const double SPLIT_BYTES = 11;         /* of partial sums, a clock */
@@ -346,6 +348,7 @@ static const double BANDWIDTH = 0.91;         /* of the memory's */
 static const double UNCOVERED = 0.348;        /* of computing and memory, of the shorter */
 static const double MEMORY_LATENCY = 5.95e-8; /* seconds, of all copies under way together */
 static const double KERNEL_START = 1.02e-6;   /* seconds, overlapping the kernel before */
+static const double EARLY = 5e-8;             /* seconds, where the next one starts early */
 
 /* How much longer the copies of an operand take than those of whole sectors. */
 static double cut_rows(const gk_problem *problem, const gk_config *config, int operand)
@@ -464,7 +467,8 @@ static double end_clocks(const gk_problem *problem, const int32_t *v, const shap
     const int64_t pitch = v[WARP_N] * 4 + 32;
     const int64_t fitting = v[STAGES] * s->stage_bytes / s->warps / pitch;
     const double rounds = v[WARP_M] / (double)round_rows(v, fitting);
-    return clocks + STORE_VECTOR * vectors / (double)s->warps + ROUND * rounds;
+    const double store = c_align > size ? STORE_VECTOR : STORE_ELEMENT;
+    return clocks + store * vectors / (double)s->warps + ROUND * rounds;
 }
 
 static double split_clocks(const gk_config *config, const shape *s, double share)
@@ -530,7 +534,9 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double launch = LAUNCH_BLOCK / clock * (double)grid.grid / sms *
                           gki_at_least((double)s.warps / MANY_WARPS, 1);
     /* The two overlap, but not perfectly. */
-    return (longer + UNCOVERED * (computing + memory - longer)) * order + KERNEL_START + launch;
+    const double early = k_tiles < v[STAGES] ? gki_model_early(device, grid.grid, EARLY) : 0;
+    return (longer + UNCOVERED * (computing + memory - longer)) * order + KERNEL_START - early +
+           launch;
 }
 
 const gk_variant gki_matmul_mma = {

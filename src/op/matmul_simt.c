@@ -1,5 +1,6 @@
 /* The matmul variant on the ordinary arithmetic units: serves every dtype, stride and alignment. */
 #include "op/matmul.h"
+#include "op/model.h"
 
 #include <string.h>
 
@@ -226,6 +227,7 @@ static double copies(const gk_problem *problem, int64_t bytes, bool rows_adjoin,
 }
 
 static const double KERNEL_START = 1.06e-6; /* seconds, overlapping the kernel before */
+static const double EARLY = 1.2e-7;         /* seconds, where the next one starts early */
 /* Clocks: */
 static const double EDGE_ELEMENT = 171;  /* tiles at C's edges store one by one */
 static const double COPY = 2;            /* of a warp's copies of a tile of K */
@@ -321,7 +323,9 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double bytes =
         (m * k + k * n) * size + m * n * (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
     const double order = v[GROUP_M] > 1 ? 1 : 1.01; /* grouped tiles reread less */
-    return gki_at_least(clocks / clock, bytes / bandwidth) * order + KERNEL_START;
+    const bool early = v[SLICE_K] >= 4 || k <= (double)v[SPLIT_K] * v[BLOCK_K] * (v[STAGES] - 1);
+    return gki_at_least(clocks / clock, bytes / bandwidth) * order + KERNEL_START -
+           (early ? gki_model_early(device, shape.grid, EARLY) : 0);
 }
 
 const gk_variant gki_matmul_simt = {

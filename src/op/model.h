@@ -13,4 +13,10 @@ static inline double gki_model_starts(const gk_device_info *device, double block
            (warps > 1.6e-7 ? warps : 1.6e-7);
 }
 
+/* What a chain of kernels gains where the next one starts early: gk/ptx.cuh's grid_is_small(). */
+static inline double gki_model_early(const gk_device_info *device, int64_t grid, double seconds)
+{
+    return device->cc >= 90 && grid <= 132 ? seconds : 0;
+}
+
 #endif
