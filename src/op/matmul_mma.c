@@ -339,7 +339,7 @@ static const double LAUNCH_BLOCK = 244;   /* a multiprocessor starts one */
 static const double MANY_WARPS = 11;      /* if it does not have more */
 static const double ROUND = 93;           /* of storing a warp's tile */
 static const double STORE_VECTOR = 1.39;  /* of C, by one warp */
-static const double STORE_ELEMENT = 0.6;  /* or of single elements, four loaded together */
+static const double STORE_ELEMENT = 1.0;  /* or of single elements, four loaded together */
 static const double STORE_BYTES = 12.7;   /* of C, bytes a clock */
 static const double SPLIT_START = 2916;
 static const double SPLIT_BYTES = 11;         /* of partial sums, a clock */
@@ -348,7 +348,7 @@ static const double BANDWIDTH = 0.91;         /* of the memory's */
 static const double UNCOVERED = 0.348;        /* of computing and memory, of the shorter */
 static const double MEMORY_LATENCY = 5.95e-8; /* seconds, of all copies under way together */
 static const double KERNEL_START = 1.02e-6;   /* seconds, overlapping the kernel before */
-static const double EARLY = 5e-8;             /* seconds, where the next one starts early */
+static const double EARLY = 4e-8;             /* seconds, where the next one starts early */
 
 /* How much longer the copies of an operand take than those of whole sectors. */
 static double cut_rows(const gk_problem *problem, const gk_config *config, int operand)

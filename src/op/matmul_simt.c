@@ -227,7 +227,7 @@ static double copies(const gk_problem *problem, int64_t bytes, bool rows_adjoin,
 }
 
 static const double KERNEL_START = 1.06e-6; /* seconds, overlapping the kernel before */
-static const double EARLY = 1.2e-7;         /* seconds, where the next one starts early */
+static const double EARLY = 8e-8;           /* seconds, where the next one starts early */
 /* Clocks: */
 static const double EDGE_ELEMENT = 171;  /* tiles at C's edges store one by one */
 static const double COPY = 2;            /* of a warp's copies of a tile of K */
