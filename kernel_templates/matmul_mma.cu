@@ -254,14 +254,15 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
         return !K_CONTIGUOUS && extent * ELEMENT % PIECE != 0;
     }
 
-    // Copies a tile of the prologue. K may end in a masked one.
-    GK_DEVICE void fill(unsigned char *stage, bool masked, int k_left) const
+    // Starts the copies of a tile of the prologue. K may end in a masked one. Odd addresses: into
+    // registers, from where keep() moves them on.
+    GK_DEVICE void fill(unsigned char *stage, bool masked, int k_left)
     {
         if (TOTAL < THREADS && thread_index() >= TOTAL) {
             return;
         }
         if constexpr (THROUGH_REGISTERS) {
-            fill_pairs(stage, k_left);
+            fill_pairs(k_left);
         } else if (masked) {
             copy_masked(stage, k_left);
         } else {
@@ -269,27 +270,18 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
         }
     }
 
-    GK_DEVICE void fill_pairs(unsigned char *stage, int k_left) const
+    GK_DEVICE void fill_pairs(int k_left)
     {
-        GK_NO_UNROLL
+        GK_UNROLL
         for (int slab = 0; slab < SLAB_COUNT; ++slab) {
             const unsigned char *from = source + slab * SLAB_STEP * PITCH;
-            GK_NO_UNROLL
-            for (int at = 0; at < PER_SLAB; at += GROUP) {
-                gk_u32 first[GROUP];
-                gk_u32 second[GROUP];
-                GK_UNROLL
-                for (int i = 0; i < GROUP; ++i) {
-                    const int bytes = left(slab, at + i, k_left);
-                    first[i] = bytes >= 2 ? *(const gk_u16 *)from : 0;
-                    second[i] = bytes >= 4 ? ((const gk_u16 *)from)[1] : 0;
-                    from += ROW_STEP * stride;
-                }
-                GK_UNROLL
-                for (int i = 0; i < GROUP; ++i) {
-                    *(gk_u32 *)(stage + store_offset(slab, i) + at * ROW_STEP * PITCH) =
-                        first[i] | second[i] << 16;
-                }
+            GK_UNROLL
+            for (int at = 0; at < PER_SLAB; ++at) {
+                const int i = slab * PER_SLAB + at;
+                const int bytes = left(slab, at, k_left);
+                low[i] = bytes >= 2 ? *(const gk_u16 *)from : 0;
+                high[i] = bytes >= 4 ? ((const gk_u16 *)from)[1] : 0;
+                from += ROW_STEP * stride;
             }
         }
     }
@@ -1012,6 +1004,8 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
                 b.move(ahead);
                 a.fill(to, last, k_left);
                 b.fill(to + a_operand::BYTES, last, k_left);
+                a.keep(to);
+                b.keep(to + a_operand::BYTES);
                 a.move(last ? -ahead : BLOCK_K);
                 b.move(last ? -ahead : BLOCK_K);
             }
