@@ -66,8 +66,11 @@ constexpr int X_APART = (X_BY_VECTORS ? 0 : UNROLL * X_VECTORS * (LANE_K - X_WOR
 
 // The registers a thread surely makes do with give the number of blocks to fit on a multiprocessor.
 constexpr int OTHER_REGISTERS = 40 + (MMA ? 4 : 2) * VECTORS + (SIZE > 1 ? 0 : MMA ? 8 : 32);
+// Single elements of W are loaded where they exist, each with what says so and an address.
+constexpr int W_APART =
+    W_VECTOR >= 4 ? 0 : 3 * UNROLL * VECTORS / 4 + (X_ALONG_K ? 0 : (UNROLL - 1) * X_VECTORS);
 constexpr int REGISTERS =
-    UNROLL * (VECTORS * WORDS + X_VECTORS * X_WORDS) + X_APART + SUMS + OTHER_REGISTERS;
+    UNROLL * (VECTORS * WORDS + X_VECTORS * X_WORDS) + X_APART + W_APART + SUMS + OTHER_REGISTERS;
 constexpr int MIN_BLOCKS =
     larger(1, smaller(65536 / (THREADS * ((REGISTERS + 7) / 8 * 8)), 1536 / THREADS));
 

@@ -51,6 +51,9 @@ const gk_case gki_matmul_cases[GKI_MATMUL_CASES] = {
     EDGE("bf16", "tn", 65, 128, 64, 0, 0),
     EDGE("tf32", "nt", 65, 129, 67, 0, 0),
     EDGE("tf32", "nn", 65, 129, 64, 0, 0),
+    /* Odd rows of A with rows of B that are aligned, and are not. */
+    EDGE("bf16", "nn", 150, 8, 13, 0, 0),
+    EDGE("bf16", "nn", 150, 9, 13, 0, 0),
     BENCH("bf16", "nn", 512, 512, 512),
     BENCH("bf16", "nn", 1024, 1024, 1024),
     BENCH("bf16", "nn", 2048, 2048, 2048),

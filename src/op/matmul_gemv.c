@@ -142,6 +142,16 @@ static int64_t x_apart(const gk_problem *problem, const roles *r, const int32_t 
     return (words ? 0 : v[UNROLL] * s->x_vectors * loose) + 3 * (s->x_vectors - 1) * places;
 }
 
+/* As in the template, W_APART. */
+static int64_t w_apart(const gk_problem *problem, const roles *r, const int32_t *v, const shape *s)
+{
+    if (r->vector >= 4) {
+        return 0;
+    }
+    return 3 * v[UNROLL] * v[VECTORS] / 4 +
+           (x_along_k(problem, r) ? 0 : (v[UNROLL] - 1) * s->x_vectors);
+}
+
 static shape shape_of(const gk_problem *problem, const roles *r, const gk_config *config)
 {
     const int32_t *v = config->values;
@@ -159,7 +169,8 @@ static shape shape_of(const gk_problem *problem, const roles *r, const gk_config
     s.multiplies = v[UNROLL] * s.lane_k * s.lane_rows * v[TILE];
     s.registers = v[UNROLL] * (v[VECTORS] * gki_ceil_div(r->vector, 4) +
                                s.x_vectors * gki_ceil_div(s.lane_k * r->size, 4)) +
-                  x_apart(problem, r, v, &s) + s.sums + 40 + 2 * v[VECTORS] +
+                  x_apart(problem, r, v, &s) + w_apart(problem, r, v, &s) + s.sums + 40 +
+                  2 * v[VECTORS] +
                   (r->size > 1 ? 0
                    : v[MMA]    ? 8
                                : 32);

@@ -41,7 +41,7 @@ void gki_matmul_work(const gk_problem *problem, double *flops, double *bytes);
 double gki_matmul_peak(const gk_problem *problem, const gk_device_info *device);
 
 /* matmul_cases.c */
-enum { GKI_MATMUL_CASES = 65 };
+enum { GKI_MATMUL_CASES = 67 };
 extern const gk_case gki_matmul_cases[GKI_MATMUL_CASES];
 
 #endif
