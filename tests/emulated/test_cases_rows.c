@@ -86,6 +86,24 @@ static void brain_softmax(void **state)
     rows_destroy(&r);
 }
 
+/* Sums to which equal terms, each rounded the same way, add as much as the largest element. */
+static void sums_of_small_terms(void **state)
+{
+    static const double small[3] = {-5.3, -7.61, -11.7};
+    enum { COLS = 2000 };
+    (void)state;
+    for (int logarithm = 0; logarithm < 2; logarithm++) {
+        rows r;
+        const gk_tensor t = gk_matrix(NULL, GK_F32, 3, COLS);
+        rows_create(&r, "softmax", logarithm, 0, &t, &t, 0);
+        for (int i = 0; i < 3 * COLS; i++) {
+            op_buffer_set(&r.args[X], i / COLS, i % COLS, i % COLS == 77 ? 0 : small[i / COLS]);
+        }
+        assert_true(rows_every_config(&r, rows_few(), rows_check_reference) == 31);
+        rows_destroy(&r);
+    }
+}
+
 /* Parts of a row that are all minus infinity, and one NaN far behind. */
 static void extraordinary_parts(void **state)
 {
@@ -274,7 +292,7 @@ int main(void)
         on_device(extraordinary_parts), on_device(one_column),
         on_device(many_rows),           on_device(strides_and_padding),
         on_device(far_apart),           on_device(half_precision_norm),
-        on_device(empty_then_normal),
+        on_device(empty_then_normal),   on_device(sums_of_small_terms),
     };
     const int missing = op_test_missing();
     return missing != 0 ? missing : GK_TEST_MAIN(tests);
