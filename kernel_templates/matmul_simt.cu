@@ -136,7 +136,9 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct tile_loader {
     static constexpr int POINTERS = CONTIGUOUS == ALONG_ROWS ? 1 : STEPS_R;
     static constexpr int PITCH = ROWS + (CONTIGUOUS == ALONG_ROWS ? 0 : 16 / (int)sizeof(Acc));
     static constexpr int TILE = BLOCK_K * PITCH;
-    static constexpr int REGISTERS = 2 * POINTERS + (ASYNC ? 0 : STEPS_R * STEPS_K * VEC);
+    // Of many copies the addresses of some are known ahead.
+    static constexpr int REGISTERS =
+        2 * POINTERS + (ASYNC ? 2 * larger(STEPS_R * STEPS_K - 16, 0) : STEPS_R * STEPS_K * VEC);
 
     const T *source[POINTERS];
     gk_i64 k_stride;
