@@ -6,7 +6,6 @@ usage: test_cli.py BUILD_TOOLS_DIR [unittest options]
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import stat
@@ -89,8 +88,7 @@ class Cli(unittest.TestCase):
         run = self.tune('warm', 'matmul_relu', '20x24x8', '--effort', 'quick')
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stdout, r'shape +variant +time +TFLOP/s')
-        row = re.search(r'f32 nn 20x24x8 +(simt|mma) +emulated', run.stdout)
-        self.assertIsNotNone(row, run.stdout)
+        self.assertRegex(run.stdout, r'f32 nn 20x24x8 +simt ')
         self.assertRegex(run.stderr, r'\[1/1\] f32 nn 20x24x8 .* ETA 00:00')
         again = self.tune('warm', 'matmul_relu', '20x24x8')
         self.assertEqual(again.returncode, 0, again.stderr)
@@ -100,7 +98,7 @@ class Cli(unittest.TestCase):
         self.assertIn('1 stored', listed.stdout)
         explained = self.tune('explain', 'matmul_relu', '20x24x8')
         self.assertEqual(explained.returncode, 0, explained.stderr)
-        self.assertRegex(explained.stdout, r'(?m)^\* .* ok .* %s ' % row.group(1))
+        self.assertRegex(explained.stdout, r'(?m)^\* .* ok .* simt ')
         info = self.tune('info')
         self.assertIn(str(self.cache), info.stdout)
         self.assertIn('1 answers, 1 for this device', info.stdout)
