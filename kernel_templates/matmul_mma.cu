@@ -763,60 +763,82 @@ GK_DEVICE void add_partials(const outlet &out, const float *partial, int splits)
     }
 }
 
+// Neighbours in the order of C's memory are dealt to the team: vectors along a row, or rows.
+constexpr bool DOWN = C_LAYOUT == 1;
+constexpr int ALONG = DOWN ? ROUND_ROWS : WARP_N / LANES;
+constexpr int WIDTH = smaller(ALONG, TEAM);
+constexpr int LINE_STEP = TEAM / WIDTH; // lines that the team covers together
+constexpr int FROM_LINE = LINE_STEP * (DOWN ? 4 : CORNER_PITCH);
+
+// A thread's lines at one place along them.
+struct line_walk {
+    const unsigned char *from; // the next line's sums in the corner
+    C_TYPE *to;
+    gk_i64 step; // of `to` from line to line
+    gk_i64 row;  // in C
+    gk_i64 col;
+    int left;   // lines
+    int slices; // that each sum has a part in
+
+    // So many lines at a time while there are so many. All are loaded before one is stored: each
+    // waits for shared memory.
+    template <int LINES> GK_DEVICE void store(const gk_matmul_args &args)
+    {
+        GK_NO_UNROLL
+        for (; left >= LINES; left -= LINES) {
+            float sum[LINES][LANES];
+            GK_UNROLL
+            for (int line = 0; line < LINES; ++line) {
+                load_slices(from, slices, sum[line]);
+                from += FROM_LINE;
+            }
+            GK_UNROLL
+            for (int line = 0; line < LINES; ++line) {
+                C_TYPE value[LANES];
+                GK_UNROLL
+                for (int i = 0; i < LANES; ++i) {
+                    const float total = settled(args, sum[line][i], row, col + i);
+                    value[i] = store_as<C_TYPE>(matmul_epilogue(args, total, row, col + i));
+                }
+                store_lanes(to, value);
+                to += step;
+                row += DOWN ? 0 : LINE_STEP;
+                col += DOWN ? LINE_STEP : 0;
+            }
+        }
+    }
+};
+
 // Corners to C: the rows from `first` on, each the sum over so many slices.
 GK_DEVICE void store_round(const gk_matmul_args &args, const outlet &out, const region &block,
                            int first, int slices)
 {
-    // Neighbours in the order of C's memory are dealt to the team: vectors along a row, or rows.
-    constexpr bool DOWN = C_LAYOUT == 1;
-    constexpr int ALONG = DOWN ? ROUND_ROWS : WARP_N / LANES;
-    constexpr int WIDTH = smaller(ALONG, TEAM);
-    constexpr int STEP = TEAM / WIDTH; // lines that the team covers together
-    constexpr int FROM_LINE = DOWN ? 4 : CORNER_PITCH;
-    constexpr int LINES = LANES == 1 ? 4 : 1; // loaded together: each waits for shared memory
     const gk_i64 row = block.row + out.row + first;
     const gk_i64 col = block.col + out.col;
     const int rows = smaller(block.rows - out.row - first, ROUND_ROWS);
     const int cols = smaller(block.cols - out.col, WARP_N);
+    const gk_i64 row_stride = C_LAYOUT == 1 ? 1 : args.c_row_stride;
     const gk_i64 col_stride = C_LAYOUT == 0 ? 1 : args.c_col_stride;
-    const gk_i64 line_stride = DOWN ? col_stride : args.c_row_stride;
-    C_TYPE *c = (C_TYPE *)args.c + row * args.c_row_stride + col * col_stride;
+    C_TYPE *c = (C_TYPE *)args.c + row * row_stride + col * col_stride;
     GK_UNROLL
     for (int part = 0; part < ALONG; part += WIDTH) {
-        const int along = part + out.member % WIDTH;
-        int line = out.member / WIDTH;
-        const unsigned char *from =
-            out.corner + along * (DOWN ? CORNER_PITCH : LANES * 4) + line * FROM_LINE;
-        C_TYPE *to =
-            c + along * (DOWN ? args.c_row_stride : LANES * col_stride) + line * line_stride;
-        const bool whole = DOWN ? along < rows : along * LANES + LANES <= cols;
-        const int lines = whole ? DOWN ? cols : rows : 0;
-        GK_NO_UNROLL
-        for (; line < lines; line += LINES * STEP) {
-            float sum[LINES][LANES];
-            GK_UNROLL
-            for (int l = 0; l < LINES; ++l) {
-                if (l == 0 || line + l * STEP < lines) {
-                    load_slices(from + l * STEP * FROM_LINE, slices, sum[l]);
-                }
-            }
-            GK_UNROLL
-            for (int l = 0; l < LINES; ++l) {
-                if (l == 0 || line + l * STEP < lines) {
-                    const gk_i64 c_row = row + (DOWN ? along : line + l * STEP);
-                    const gk_i64 c_col = col + (DOWN ? line + l * STEP : along * LANES);
-                    C_TYPE value[LANES];
-                    GK_UNROLL
-                    for (int i = 0; i < LANES; ++i) {
-                        const float total = settled(args, sum[l][i], c_row, c_col + i);
-                        value[i] = store_as<C_TYPE>(matmul_epilogue(args, total, c_row, c_col + i));
-                    }
-                    store_lanes(to, value);
-                }
-                to += STEP * line_stride;
-            }
-            from += LINES * STEP * FROM_LINE;
+        const int along = (part + out.member % WIDTH) * LANES;
+        const int line = out.member / WIDTH;
+        const int at_row = DOWN ? along : line;
+        const int at_col = DOWN ? line : along;
+        line_walk walk;
+        walk.from = out.corner + at_row * CORNER_PITCH + at_col * 4;
+        walk.to = c + at_row * row_stride + at_col * col_stride;
+        walk.step = LINE_STEP * (DOWN ? col_stride : row_stride);
+        walk.row = row + at_row;
+        walk.col = col + at_col;
+        walk.slices = slices;
+        const bool whole = DOWN ? along < rows : along + LANES <= cols;
+        walk.left = whole ? ((DOWN ? cols : rows) - line + LINE_STEP - 1) / LINE_STEP : 0;
+        if constexpr (LANES == 1) {
+            walk.store<8>(args);
         }
+        walk.store<1>(args);
     }
     if constexpr (LANES > 1) {
         // What the edge leaves of a vector.

@@ -331,15 +331,15 @@ static const double OWN_LATENCY = 1.01;   /* of a block's tile of K, if it is al
 static const double ODD_PIECE = 9.16;     /* a warp's 32 pairs through registers */
 static const double ODD_LATENCY = 319;    /* from reading them to their use */
 static const double ODD_PAIR = 18.4;      /* more for each of a thread's */
-static const double ODD_FILL = 148;       /* first tiles: pairs read together, then stored */
+static const double ODD_FILL = 100;       /* first tiles: pairs read together, then stored */
 static const double RAGGED_COPY = 81.9;   /* copies of the tile in which K ends, one by one */
 static const double BLOCK_START = 534;    /* indices and first tiles */
-static const double LATER_BLOCKS = 1.23;  /* whole rounds of blocks count, and more */
+static const double LATER_START = 1500;   /* first tiles of a later round of blocks */
 static const double LAUNCH_BLOCK = 244;   /* a multiprocessor starts one */
 static const double MANY_WARPS = 11;      /* if it does not have more */
 static const double ROUND = 93;           /* of storing a warp's tile */
 static const double STORE_VECTOR = 1.39;  /* of C, by one warp */
-static const double STORE_ELEMENT = 1.0;  /* or of single elements, four loaded together */
+static const double STORE_ELEMENT = 0.85; /* or of single elements, eight loaded together */
 static const double STORE_BYTES = 12.7;   /* of C, bytes a clock */
 static const double SPLIT_START = 2916;
 static const double SPLIT_BYTES = 11;         /* of partial sums, a clock */
@@ -347,7 +347,7 @@ static const double SPLIT_READ = 1.09;        /* read back, by what a thread's l
 static const double BANDWIDTH = 0.91;         /* of the memory's */
 static const double UNCOVERED = 0.348;        /* of computing and memory, of the shorter */
 static const double MEMORY_LATENCY = 5.95e-8; /* seconds, of all copies under way together */
-static const double KERNEL_START = 1.02e-6;   /* seconds, overlapping the kernel before */
+static const double KERNEL_START = 1.07e-6;   /* seconds, overlapping the kernel before */
 static const double EARLY = 4e-8;             /* seconds, where the next one starts early */
 
 /* How much longer the copies of an operand take than those of whole sectors. */
@@ -519,9 +519,8 @@ static double model(const gk_problem *problem, const gk_device_info *device,
         (double)gki_ceil_div(gki_ceil_div(problem->dims[MATMUL_K], v[BLOCK_K]), v[SPLIT_K]);
 
     double clocks = share * k_tiles * tile_clocks(problem, device, config, &s, &e, resident);
-    const double rounds = share / resident;
-    clocks +=
-        (rounds + LATER_BLOCKS * (ceil(rounds) - rounds)) * end_clocks(problem, v, &s, &e, k_tiles);
+    const double rounds = ceil(share / resident);
+    clocks += rounds * end_clocks(problem, v, &s, &e, k_tiles) + LATER_START * (rounds - 1);
     clocks += share * e.area * c_bytes / STORE_BYTES;
     clocks += split_clocks(config, &s, share);
 
