@@ -13,7 +13,7 @@ enum {
     FEWEST_ROUNDS = 6,  /* that tell anything: their interval is from the least to the greatest */
     FEWEST_SAMPLES = 3, /* for a scatter; */
     MANY_SAMPLES = 8,   /* with fewer it may look small by chance */
-    MAX_RUNS = 512,
+    MAX_RUNS = 256,
 };
 static const double TIE = 0.01;
 static const double SETTLED =
@@ -21,7 +21,7 @@ static const double SETTLED =
 static const double UNSETTLED_MARGIN = 0.05; /* to beat the guess by without finals, at most */
 static const double SCATTER_MARGIN = 4;      /* the same, times both spreads, if these are known */
 static const double FINALS_SHARE = 0.6;      /* of the race's time, at most */
-static const double SHORTEST_BATCH = 200e-6;
+static const double SHORTEST_BATCH = 500e-6; /* launches that overlap may fall out of step later */
 static const double LENGTHY = 2e-3;
 static const double CHEAP = 5e-3; /* a timing that may be repeated for a racer far behind */
 
@@ -54,14 +54,13 @@ void gki_median(double *values, uint32_t count, double *median, double *spread)
     *spread = *median > 0 ? deviation / *median : 0;
 }
 
-uint32_t gki_race_runs(double estimate, uint32_t limit)
+uint32_t gki_race_runs(double estimate)
 {
-    limit = limit < MAX_RUNS ? limit : MAX_RUNS;
     if (!(estimate > 0) || estimate >= SHORTEST_BATCH) {
         return 1;
     }
-    double runs = ceil(SHORTEST_BATCH / estimate - 1e-6); /* 4, not 5, of 50 us */
-    return runs < (double)limit ? (uint32_t)runs : limit;
+    double runs = ceil(SHORTEST_BATCH / estimate - 1e-6); /* 10, not 11, of 50 us */
+    return runs < MAX_RUNS ? (uint32_t)runs : MAX_RUNS;
 }
 
 static bool racing(const gki_racer *r)
@@ -122,7 +121,7 @@ static gk_status time_racer(gki_race *race, uint32_t i, bool warm, double *secon
         estimate = SHORTEST_BATCH;
     }
     warm = warm && estimate < LENGTHY; /* a long one warms up while it is timed */
-    gk_status status = race->time(race->user, i, gki_race_runs(estimate, MAX_RUNS), warm, seconds);
+    gk_status status = race->time(race->user, i, gki_race_runs(estimate), warm, seconds);
     if (status == GK_OK && !(*seconds > 0 && isfinite(*seconds))) {
         /* A clock too coarse for the kernel; not a kernel that takes no time. */
         *seconds = 1e-9;

@@ -60,7 +60,7 @@ gk_status gki_race_run(gki_race *race);
 /* Median and relative median absolute deviation. values is reordered. count 0 gives zeros. */
 void gki_median(double *values, uint32_t count, double *median, double *spread);
 
-/* How many launches one timing takes so that it lasts at least 200 us, at most `limit`. */
-uint32_t gki_race_runs(double estimate, uint32_t limit);
+/* How many launches one timing takes so that it lasts at least 500 us, at most 256. */
+uint32_t gki_race_runs(double estimate);
 
 #endif

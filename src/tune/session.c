@@ -263,7 +263,7 @@ static gk_status warm_up(gki_session *s)
         do {
             double seconds = 0;
             gk_status status =
-                race_time(s, 0, gki_race_runs(s->racers[0].predicted, 512), false, &seconds);
+                race_time(s, 0, gki_race_runs(s->racers[0].predicted), false, &seconds);
             if (status != GK_OK) {
                 /* The race will meet the same and judge. */
                 return gki_session_fatal(status) ? status : GK_OK;

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tune/session.h"
 
-enum { MAX_LAUNCHES = 512 };
+enum { MAX_LAUNCHES = 256, FEW_LAUNCHES = 10 /* of 50 us */ };
 
 /* --- scratch --- */
 
@@ -291,7 +291,7 @@ gk_status gki_trial_time(gki_session *s, gki_entrant *e, const gki_bench *bench,
     runs = steady(runs < MAX_LAUNCHES ? runs : MAX_LAUNCHES);
     /* Below 50 us a launch, the host's rate would be what is measured. A graph begins with
      * a cold L2, whichever operands come first. */
-    bool graph = runs > 4 && !s->info.is_emulated;
+    bool graph = runs > FEW_LAUNCHES && !s->info.is_emulated;
     uint32_t sets = bench->operands->sets;
     uint32_t first = graph ? (uint32_t)(e - s->entrants) * 37 : s->next_set;
     for (uint32_t i = 0; i < runs && status == GK_OK; i++) {

@@ -125,12 +125,12 @@ static void test_median(void **state)
 static void test_runs_for_short_kernels(void **state)
 {
     (void)state;
-    assert_int_equal(gki_race_runs(2e-6, 512), 100);
-    assert_int_equal(gki_race_runs(50e-6, 512), 4);
-    assert_int_equal(gki_race_runs(1e-9, 512), 512);
-    assert_int_equal(gki_race_runs(1e-9, 64), 64);
-    assert_int_equal(gki_race_runs(1.0, 512), 1);
-    assert_int_equal(gki_race_runs(NAN, 512), 1);
+    assert_int_equal(gki_race_runs(2e-6), 250);
+    assert_int_equal(gki_race_runs(50e-6), 10);
+    assert_int_equal(gki_race_runs(500e-6), 1);
+    assert_int_equal(gki_race_runs(1e-9), 256);
+    assert_int_equal(gki_race_runs(1.0), 1);
+    assert_int_equal(gki_race_runs(NAN), 1);
 }
 
 static void test_fastest_wins(void **state)
