@@ -208,11 +208,12 @@ static bool divides(int64_t extent, int64_t depth, bool k_contiguous, const shap
     return step % rows == 0 && row_bytes / pitch % (step / rows) == 0;
 }
 
-/* Blocks that a multiprocessor holds. */
-static int64_t residents(const gk_device_info *device, const shape *s)
+/* Blocks that a multiprocessor holds, if a thread has so many registers. */
+static int64_t residents(const gk_device_info *device, const shape *s, double registers)
 {
     const int64_t threads = s->warps * 32;
-    int64_t fit = larger(device->regs_per_sm, 65536) / (s->registers * threads);
+    int64_t fit =
+        (int64_t)((double)larger(device->regs_per_sm, 65536) / (registers * (double)threads));
     const int64_t by_smem = larger(device->smem_per_sm, 65536) / (s->smem + 1024);
     const int64_t by_threads = larger(device->max_threads_per_sm, 1024) / threads;
     fit = fit < by_smem ? fit : by_smem;
@@ -251,7 +252,8 @@ static bool check_cache(const gk_problem *problem, const gk_device_info *device,
     if (!shares_sectors(problem, MATMUL_A) && !shares_sectors(problem, MATMUL_B)) {
         return gk_refuse(reason, "CACHE_L1 is 1 although no rows copied by 16 bytes share sectors");
     }
-    const int64_t l1 = device->smem_per_sm + FIXED_L1 - residents(device, s) * (s->smem + 1024);
+    const int64_t l1 = device->smem_per_sm + FIXED_L1 -
+                       residents(device, s, (double)s->registers) * (s->smem + 1024);
     if (l1 < LEAST_L1) {
         return gk_refuse(reason, "CACHE_L1 is 1, but shared memory leaves %lld bytes of L1",
                          (long long)l1);
@@ -316,39 +318,40 @@ static double rate(const gk_problem *problem, const gk_device_info *device)
  * The model. Its weights are fitted to 2200 measurements of bf16 on an H100, most of them of odd
  * shapes, those of f32 to some 5000 of bf16 and tf32; they are clocks unless they say otherwise.
  */
-static const double SHARED_BYTES = 160;   /* shared memory, bytes a clock */
-static const double L2_BYTES = 78;        /* from L2 into shared memory, bytes a clock */
-static const double CUT_SECTORS = 3.42;   /* how much slower if rows begin inside sectors */
-static const double CUT_SECTORS_L1 = 2.4; /* or there, through L1 */
-static const double CUT_ODD = 1.14;       /* or at odd addresses */
-static const double COPY = 0.336;         /* a thread's copy, of a warp */
-static const double FEW_WARPS = 0.03;     /* what one warp a scheduler leaves uncovered */
-static const double SPLIT_PAIR = 22;      /* of a warp, for two f32 numbers a lane */
-static const double BARRIER = 139;        /* of a tile of K, shared by the resident blocks */
-static const double COPY_LATENCY = 1778;  /* from the start of a tile's copies to their end */
-static const double STEP_LATENCY = 23.3;  /* of a step of K, one after the other in a warp */
-static const double OWN_LATENCY = 1.01;   /* of a block's tile of K, if it is alone */
-static const double ODD_PIECE = 9.16;     /* a warp's 32 pairs through registers */
-static const double ODD_LATENCY = 319;    /* from reading them to their use */
-static const double ODD_PAIR = 18.4;      /* more for each of a thread's */
-static const double ODD_FILL = 100;       /* first tiles: pairs read together, then stored */
-static const double RAGGED_COPY = 81.9;   /* copies of the tile in which K ends, one by one */
-static const double BLOCK_START = 534;    /* indices and first tiles */
-static const double LATER_START = 1500;   /* first tiles of a later round of blocks */
-static const double LAUNCH_BLOCK = 244;   /* a multiprocessor starts one */
-static const double MANY_WARPS = 11;      /* if it does not have more */
-static const double ROUND = 93;           /* of storing a warp's tile */
-static const double STORE_VECTOR = 1.39;  /* of C, by one warp */
-static const double STORE_ELEMENT = 0.85; /* or of single elements, eight loaded together */
-static const double STORE_BYTES = 12.7;   /* of C, bytes a clock */
-static const double SPLIT_START = 2916;
-static const double SPLIT_BYTES = 11;         /* of partial sums, a clock */
-static const double SPLIT_READ = 1.09;        /* read back, by what a thread's loads allow */
+static const double REGISTERS = 0.9;       /* of a thread, of the estimate from above */
+static const double SHARED_BYTES = 160;    /* shared memory, bytes a clock */
+static const double L2_BYTES = 78;         /* from L2 into shared memory, bytes a clock */
+static const double CUT_SECTORS = 3.42;    /* how much slower if rows begin inside sectors */
+static const double CUT_SECTORS_L1 = 2.4;  /* or there, through L1 */
+static const double CUT_ODD = 1.14;        /* or at odd addresses */
+static const double COPY = 0.336;          /* a thread's copy, of a warp */
+static const double FEW_WARPS = 0.03;      /* what one warp a scheduler leaves uncovered */
+static const double SPLIT_PAIR = 22;       /* of a warp, for two f32 numbers a lane */
+static const double BARRIER = 166;         /* of a tile of K, shared by the resident blocks */
+static const double COPY_LATENCY = 1330;   /* from the start of a tile's copies to their end */
+static const double STEP_LATENCY = 29.1;   /* of a step of K, one after the other in a warp */
+static const double OWN_LATENCY = 1;       /* of a block's tile of K, if it is alone */
+static const double ODD_PIECE = 7.97;      /* a warp's 32 pairs through registers */
+static const double ODD_LATENCY = 251;     /* from reading them to their use */
+static const double ODD_PAIR = 20;         /* more for each of a thread's */
+static const double ODD_FILL = 335;        /* a first tile: all pairs read, then stored */
+static const double RAGGED_COPY = 72.2;    /* copies of the tile in which K ends, one by one */
+static const double BLOCK_START = 668;     /* indices and first tiles */
+static const double LATER_START = 1140;    /* first tiles of a later round of blocks */
+static const double LAUNCH_BLOCK = 287;    /* a multiprocessor starts one */
+static const double MANY_WARPS = 11.2;     /* if it does not have more */
+static const double ROUND = 111;           /* of storing a warp's tile */
+static const double STORE_VECTOR = 1.29;   /* of C, by one warp */
+static const double STORE_ELEMENT = 0.644; /* or of single elements, eight loaded together */
+static const double STORE_BYTES = 13.2;    /* of C, bytes a clock */
+static const double SPLIT_START = 2500;
+static const double SPLIT_BYTES = 12.9;       /* of partial sums, a clock */
+static const double SPLIT_READ = 1.07;        /* read back, by what a thread's loads allow */
 static const double BANDWIDTH = 0.91;         /* of the memory's */
 static const double UNCOVERED = 0.348;        /* of computing and memory, of the shorter */
-static const double MEMORY_LATENCY = 5.95e-8; /* seconds, of all copies under way together */
+static const double MEMORY_LATENCY = 4.46e-8; /* seconds, of all copies under way together */
 static const double KERNEL_START = 1.07e-6;   /* seconds, overlapping the kernel before */
-static const double EARLY = 4e-8;             /* seconds, where the next one starts early */
+static const double EARLY = 3.5e-8;           /* seconds, where the next one starts early */
 
 /* How much longer the copies of an operand take than those of whole sectors. */
 static double cut_rows(const gk_problem *problem, const gk_config *config, int operand)
@@ -372,25 +375,6 @@ static double copies(const gk_problem *problem, const int32_t *v, const shape *s
     return (double)extent * v[BLOCK_K] * (double)s->element / (double)(piece * s->warps * 32);
 }
 
-/* How often a thread waits for pairs of the operand that it reads together, in a tile of K. */
-static double odd_waits(const gk_problem *problem, const int32_t *v, const shape *s, int operand)
-{
-    if (problem->align[operand] >= 4) {
-        return 0;
-    }
-    const bool is_a = operand == MATMUL_A;
-    const int64_t extent = v[is_a ? BLOCK_M : BLOCK_N];
-    const bool along_k = problem->layout[operand] == (is_a ? GK_LAYOUT_ROW : GK_LAYOUT_COL);
-    const int64_t rows = along_k ? extent : v[BLOCK_K];
-    const int64_t bytes = (along_k ? v[BLOCK_K] : extent) * s->element;
-    const int64_t power = bytes & -bytes;
-    const int64_t pitch = power < 128 ? power : 128;
-    const int64_t step = larger(s->warps * 32 / (pitch / 4), 1);
-    const int64_t together = step >= rows ? 1 : rows / step;
-    const int64_t pairs = gki_ceil_div(rows * bytes / 4, s->warps * 32);
-    return (double)pairs / (double)(together < 8 ? together : 8);
-}
-
 /* Each warp splits what it multiplies; four schedulers share the warps. */
 static double part_clocks(const gk_problem *problem, const int32_t *v, const shape *s)
 {
@@ -402,7 +386,6 @@ static double part_clocks(const gk_problem *problem, const int32_t *v, const sha
 typedef struct extents {
     double area;   /* elements of a tile of C that exist, on average */
     double copies; /* of a thread, of a tile of K, by cp.async */
-    double odd;    /* waits for pairs at odd addresses, of a tile of K */
 } extents;
 
 static extents extents_of(const gk_problem *problem, const int32_t *v, const shape *s)
@@ -414,7 +397,6 @@ static extents extents_of(const gk_problem *problem, const int32_t *v, const sha
     e.area = (double)dims[MATMUL_M] * (double)dims[MATMUL_N] / (double)(rows * cols);
     e.copies = (problem->align[MATMUL_A] < 4 ? 0 : copies(problem, v, s, MATMUL_A)) +
                (problem->align[MATMUL_B] < 4 ? 0 : copies(problem, v, s, MATMUL_B));
-    e.odd = odd_waits(problem, v, s, MATMUL_A) + odd_waits(problem, v, s, MATMUL_B);
     return e;
 }
 
@@ -451,7 +433,8 @@ static double end_clocks(const gk_problem *problem, const int32_t *v, const shap
                          const extents *e, double k_tiles)
 {
     const double first = k_tiles < v[STAGES] - 1 ? k_tiles : v[STAGES] - 1;
-    double clocks = BLOCK_START + ODD_FILL * first * e->odd;
+    double clocks = BLOCK_START;
+    clocks += s->odd_pieces > 0 ? ODD_FILL * first : 0;
     const int64_t a_align = problem->align[MATMUL_A] < 16 ? problem->align[MATMUL_A] : 16;
     const int64_t b_align = problem->align[MATMUL_B] < 16 ? problem->align[MATMUL_B] : 16;
     const bool ragged = problem->dims[MATMUL_K] % v[BLOCK_K] != 0 ||
@@ -512,7 +495,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     gki_matmul_grid(problem, v[BLOCK_M], v[BLOCK_N], v[SPLIT_K], &grid);
     const double c_bytes = (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
     const double sms = gki_at_least(device->sm_count, 1);
-    const double fit = (double)residents(device, &s);
+    const double fit = (double)residents(device, &s, REGISTERS * (double)s.registers);
     const double share = (double)gki_ceil_div(grid.grid, (int64_t)sms); /* blocks of an SM */
     const double resident = share < fit ? share : fit;
     const double k_tiles =
