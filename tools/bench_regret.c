@@ -77,10 +77,10 @@ static bool copy_file(const regret *r, unsigned from, unsigned to)
     return good;
 }
 
-static bool while_compiling(void *user, const gk_tune_progress *progress)
+static bool until_measured(void *user, const gk_tune_progress *progress)
 {
     (void)user;
-    return strcmp(progress->stage, "compile") == 0 && !cli_interrupted();
+    return strcmp(progress->stage, "measure") != 0 && !cli_interrupted();
 }
 
 static bool go_on(void *user, const gk_tune_progress *progress)
@@ -112,7 +112,7 @@ static bool compile_all(const regret *r)
     if (open_context(r, 0, &ctx) != GK_OK) {
         return false;
     }
-    const gk_status status = tune(r, ctx, while_compiling, 0, &report);
+    const gk_status status = tune(r, ctx, until_measured, 0, &report);
     gk_context_destroy(&ctx);
     return status == GK_OK || status == GK_ERR_CANCELLED;
 }

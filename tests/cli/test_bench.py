@@ -6,6 +6,7 @@ usage: test_bench.py BUILD_TOOLS_DIR [unittest options]
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -142,8 +143,11 @@ class Bench(unittest.TestCase):
 
     def test_regret(self):
         run = self.cpu('matmul_relu', '8x8x8', '--regret', '--tunings', '2', '--rounds', '3',
-                       '--json', TMPDIR=str(self.home))
+                       '--json', '--verbose', TMPDIR=str(self.home))
         self.assertEqual(run.returncode, 0, run.stderr)
+        compiled = re.findall(r'^(\S+): compiled in', run.stderr, re.MULTILINE)
+        self.assertTrue(compiled)
+        self.assertEqual(len(compiled), len(set(compiled)), 'a tuning waited for the compiler')
         row = self.rows(run, 'regret')[0]
         self.assertEqual((row['shape'], row['tunings']), ('f32 nn 8x8x8', 2))
         self.assertGreaterEqual(row['candidates'], 2)
