@@ -70,6 +70,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
 
     // 16-bit elements at odd addresses go through registers, two elements at a time.
     static constexpr bool THROUGH_REGISTERS = ALIGN < 4;
+    static constexpr bool ODD_ROWS_OF_K = THROUGH_REGISTERS && !K_CONTIGUOUS;
     static constexpr int PIECE = ALIGN < 4 ? 4 : smaller(ALIGN, 16);
     static constexpr int PER_ROW = PITCH / PIECE;
     static constexpr int TOTAL = SLABS * ROWS * PER_ROW;
@@ -937,9 +938,11 @@ constexpr int OTHER_REGISTERS = 56;
 #endif
 // Two more sums of each kind, and the parts of A and of two pieces of B.
 constexpr int SPLIT_REGISTERS = SPLITS ? MMA_M * MMA_N * 8 + MMA_M * 4 * PARTS + 4 * PARTS : 0;
+// Addresses, where the first tiles' pairs of both lie in rows, one for each K.
+constexpr int PAIR_REGISTERS = a_operand::ODD_ROWS_OF_K && b_operand::ODD_ROWS_OF_K ? 24 : 0;
 constexpr int NEEDED_REGISTERS = MMA_M * MMA_N * 4 + (MMA_M * 8 + MMA_N * 4) * PIECES +
-                                 SPLIT_REGISTERS + OTHER_REGISTERS + a_operand::REGISTERS +
-                                 b_operand::REGISTERS;
+                                 SPLIT_REGISTERS + OTHER_REGISTERS + PAIR_REGISTERS +
+                                 a_operand::REGISTERS + b_operand::REGISTERS;
 constexpr int REGISTERS = (NEEDED_REGISTERS + 7) / 8 * 8;     // as they are handed out
 constexpr int SM_SHARED_BYTES = 228 * 1024;                   // of the largest of today's chips
 constexpr int PARTITION_WARPS = 65536 / 4 / (32 * REGISTERS); // of one of the four schedulers
