@@ -13,7 +13,6 @@ enum {
     FEWEST_ROUNDS = 6,  /* that tell anything: their interval is from the least to the greatest */
     FEWEST_SAMPLES = 3, /* for a scatter; */
     MANY_SAMPLES = 8,   /* with fewer it may look small by chance */
-    MAX_RUNS = 256,
 };
 static const double TIE = 0.01;
 static const double SETTLED =
@@ -60,7 +59,7 @@ uint32_t gki_race_runs(double estimate)
         return 1;
     }
     double runs = ceil(SHORTEST_BATCH / estimate - 1e-6); /* 10, not 11, of 50 us */
-    return runs < MAX_RUNS ? (uint32_t)runs : MAX_RUNS;
+    return runs < GKI_RACE_RUNS ? (uint32_t)runs : GKI_RACE_RUNS;
 }
 
 static bool racing(const gki_racer *r)

@@ -7,7 +7,7 @@
 
 #include <gk/base.h>
 
-enum { GKI_RACE_ROUNDS = 40, GKI_RACE_SAMPLES = 16 };
+enum { GKI_RACE_ROUNDS = 40, GKI_RACE_SAMPLES = 16, GKI_RACE_RUNS = 256 };
 
 typedef struct gki_racer {
     /* set by the caller */
@@ -60,7 +60,7 @@ gk_status gki_race_run(gki_race *race);
 /* Median and relative median absolute deviation. values is reordered. count 0 gives zeros. */
 void gki_median(double *values, uint32_t count, double *median, double *spread);
 
-/* How many launches one timing takes so that it lasts at least 500 us, at most 256. */
+/* How many launches one timing takes so that it lasts at least 500 us, at most GKI_RACE_RUNS. */
 uint32_t gki_race_runs(double estimate);
 
 #endif

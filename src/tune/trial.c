@@ -6,7 +6,8 @@
 #include "base/error.h"
 #include "tune/session.h"
 
-enum { MAX_LAUNCHES = 256, FEW_LAUNCHES = 10 /* of 50 us */ };
+enum { MAX_LAUNCHES = GKI_RACE_RUNS };
+static const double BRIEF = 50e-6; /* below, launches come at the host's rate: graphs do not */
 
 /* --- scratch --- */
 
@@ -289,9 +290,8 @@ gk_status gki_trial_time(gki_session *s, gki_entrant *e, const gki_bench *bench,
         return status;
     }
     runs = steady(runs < MAX_LAUNCHES ? runs : MAX_LAUNCHES);
-    /* Below 50 us a launch, the host's rate would be what is measured. A graph begins with
-     * a cold L2, whichever operands come first. */
-    bool graph = runs > FEW_LAUNCHES && !s->info.is_emulated;
+    /* Brief launches are replayed. A graph begins with a cold L2, whichever operands come first. */
+    bool graph = runs > gki_race_runs(BRIEF) && !s->info.is_emulated;
     uint32_t sets = bench->operands->sets;
     uint32_t first = graph ? (uint32_t)(e - s->entrants) * 37 : s->next_set;
     for (uint32_t i = 0; i < runs && status == GK_OK; i++) {
