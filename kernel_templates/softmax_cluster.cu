@@ -5,7 +5,7 @@
 
 #include "gk/rows_cluster.cuh"
 
-GK_KERNEL(THREADS, gk::blocks_with(THREADS, 1, VECTORS), gk_rows_args, args)
+GK_KERNEL(THREADS, gk::blocks_holding(THREADS, VECTORS, REST), gk_rows_args, args)
 {
     gk::rows_cluster(args);
 }

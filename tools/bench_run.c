@@ -169,8 +169,12 @@ bool bench_run_make(bench_run *run, const bench *b, const gk_call *example)
     for (uint32_t i = 0; i < run->op->n_args; i++) {
         bytes += example->args[i] != NULL ? rounded(gk_tensor_extent(example->args[i])) : 0;
     }
-    const int64_t wanted = b->info.is_emulated ? 1 : 2 * b->info.l2_bytes / bytes + 1;
-    run->n_sets = wanted > MAX_SETS ? MAX_SETS : (unsigned)wanted;
+    if (b->info.is_emulated) {
+        run->n_sets = 1;
+    } else {
+        const int64_t wanted = 2 * b->info.l2_bytes / bytes + 1;
+        run->n_sets = wanted > MAX_SETS ? MAX_SETS : wanted < 2 ? 2 : (unsigned)wanted;
+    }
     run->tensors = calloc(run->n_sets, sizeof(*run->tensors));
     run->calls = calloc(run->n_sets, sizeof(*run->calls));
     if (run->tensors == NULL || run->calls == NULL) {

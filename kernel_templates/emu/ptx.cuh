@@ -143,6 +143,11 @@ inline void cp_async(gk_u32 shared, const void *global, int valid, GK_EMU_SITE)
     cp_async<BYTES, CACHE_L1>(gk_emu_self->shared + shared, global, valid, file, line);
 }
 
+inline void cp_async_once(void *shared, const void *global, GK_EMU_SITE)
+{
+    cp_async<16>(shared, global, 16, file, line);
+}
+
 inline void cp_async_commit()
 {
     gk_emu_self->host->copy_commit(gk_emu_self);

@@ -140,6 +140,17 @@ GK_DEVICE void cp_async(void *shared, const void *global, int valid)
     cp_async<BYTES, CACHE_L1>(shared_address(shared), global, valid);
 }
 
+// The same of 16 bytes that the second-level cache is to drop first.
+GK_DEVICE void cp_async_once(void *shared, const void *global)
+{
+    gk_u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
+                     shared_address(shared)),
+                 "l"(global), "l"(policy)
+                 : "memory");
+}
+
 GK_DEVICE void cp_async_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");

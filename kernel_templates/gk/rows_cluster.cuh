@@ -41,7 +41,7 @@ GK_DEVICE void rows_cluster(const gk_rows_args &args)
         mbarrier_init_fence();
     }
     cluster_arrive();
-    rows_held<CLUSTER, VECTORS, false>(args, merger, shared + SLOT_BYTES + 16, (int)merger.rank);
+    rows_held<CLUSTER, false>(args, merger, shared + SLOT_BYTES + 16, (int)merger.rank);
 }
 
 } // namespace gk

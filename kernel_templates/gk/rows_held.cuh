@@ -1,12 +1,22 @@
 // A row to a block, or to a cluster of blocks. It stays on chip between its two uses: VECTORS
-// vectors a thread in registers, or with VECTORS = 0 all of it in shared memory. Persistent blocks
-// go from row to row: behind each vector stored, the same one of the next row is loaded.
+// vectors a thread in registers, and with REST any others in shared memory. Persistent blocks go
+// from row to row: behind each vector stored, the same one of the next row is loaded.
 #pragma once
-#include "gk/rows.cuh"
+#include "gk/rows_shared.cuh"
 
 namespace gk {
 
 constexpr int BLOCK_WARPS = THREADS / 32;
+
+// Blocks that shall fit a multiprocessor where shared memory may have a part of the row.
+GK_DEVICE constexpr int blocks_holding(int threads, int vectors, bool rest)
+{
+    const bool lean = MOST_EDGES == 0 && !HAS_BIAS && OUT_UNIT;
+    const int room = !lean ? 512 : vectors > 4 ? 640 : 1024; // threads
+    return !rest || vectors == 0 ? blocks_with(threads, 1, vectors)
+           : threads > room      ? 1
+                                 : room / threads;
+}
 
 struct block_merger {
     summary_slot *slots; // 2 * BLOCK_WARPS
@@ -43,25 +53,23 @@ GK_DEVICE void rows_through(const gk_rows_args &args, Row &held, Merger &merger,
 
 constexpr int THREAD_EDGES = ceil_div(MOST_EDGES, THREADS);
 
-// Part `rank` of PARTS of each row, N vectors a thread; `space` is shared memory for it.
-template <int PARTS, int N, bool PERSISTENT, class Merger>
+// Part `rank` of PARTS of each row; `space` is shared memory for it.
+template <int PARTS, bool PERSISTENT, class Merger>
 GK_DEVICE void rows_held(const gk_rows_args &args, Merger &merger, unsigned char *space, int rank)
 {
     const gk_i64 row = blockIdx.x / PARTS;
     const gk_i64 step = gridDim.x / PARTS;
-    if constexpr (N > 0) {
-        row_in_registers<N, THREAD_EDGES> held;
-        rows_through<PERSISTENT>(args, held, merger, (gk_i64)rank * (THREADS * N), THREADS * N, row,
-                                 step);
+    if constexpr (REST) {
+        row_in_both<VECTORS, THREAD_EDGES, factors_ahead(THREADS)> held;
+        const gk_i64 each = (most_vectors(args.cols) + PARTS * THREADS - 1) / (PARTS * THREADS);
+        const gk_i64 count = each * THREADS;
+        held.take_room(space, (int)each, (rank + 1) * count, THREADS);
+        rows_through<PERSISTENT>(args, held, merger, rank * count, count, row, step);
     } else {
-        row_in_shared<THREAD_EDGES, factors_ahead(THREADS)> held;
-        const gk_i64 most = (most_vectors(args.cols) + PARTS * THREADS - 1) / (PARTS * THREADS);
-        held.most = (int)most;
-        held.limit = (rank + 1) * most * THREADS;
-        held.space = space + threadIdx.x * (VEC * SIZE);
-        held.pitch = THREADS * VEC * SIZE;
-        rows_through<PERSISTENT>(args, held, merger, rank * most * THREADS, most * THREADS, row,
-                                 step);
+        constexpr int N = VECTORS > 0 ? VECTORS : 1;
+        constexpr int COUNT = THREADS * N;
+        row_in_registers<N, THREAD_EDGES> held;
+        rows_through<PERSISTENT>(args, held, merger, (gk_i64)rank * COUNT, COUNT, row, step);
     }
 }
 

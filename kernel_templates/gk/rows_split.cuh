@@ -1,6 +1,8 @@
 // A few long rows, each to several blocks, all of which are resident at once. A block keeps the
-// first vectors of its part in shared memory and reads the others again.
+// first vectors of its part in shared memory and reads the others again, for which the second-level
+// cache keeps these only.
 #pragma once
+#include "gk/rows_shared.cuh"
 #include "gk/rows_stream.cuh"
 
 #include "gk/hopper.cuh"
@@ -32,7 +34,7 @@ constexpr int CHUNKS = 4; // of what a thread has in shared memory, looked at as
 typedef row_in_registers<UNROLL, 0> row_group;
 // Of many threads each has registers for the factors of one vector.
 constexpr int HELD_AHEAD = THREADS * BLOCKS > 512 ? 1 : smaller(factors_ahead(THREADS), UNROLL);
-typedef row_in_shared<0, HELD_AHEAD> row_held;
+typedef row_in_shared<0, HELD_AHEAD, true> row_held;
 
 // Vectors [from, to) of a thread's in shared memory, as a row of their own.
 struct held_range {
@@ -59,12 +61,9 @@ struct row_part {
         const gk_i64 each = share / THREADS;
         rest = begin + (gk_i64)most * THREADS;
         chunk = ceil_div(each < most ? (int)each : most, CHUNKS);
-        held.most = most;
+        held.take_room(space, most, begin + share, THREADS);
         held.begin = begin + threadIdx.x;
         held.step = THREADS;
-        held.limit = begin + share;
-        held.space = space + threadIdx.x * (VEC * SIZE);
-        held.pitch = THREADS * VEC * SIZE;
     }
 
     GK_DEVICE gk_i64 end() const
@@ -148,7 +147,7 @@ struct row_part {
             if (done < CHUNKS) {
                 put_chunk(args, result, view, had, done++);
             }
-            passing.put_last(args, result);
+            passing.put_last<CACHE_STREAM>(args, result);
         }
         GK_NO_UNROLL
         for (; done < CHUNKS; done++) {

@@ -156,16 +156,18 @@ typedef struct moments {
 static moments moments_of(const double *row, int64_t n, bool center)
 {
     moments m = {0, 0, 0};
+    long double sum = 0; /* see softmax.c */
+    long double squares = 0;
     for (int64_t j = 0; j < n; j++) {
-        m.mean += row[j];
+        sum += row[j];
         m.magnitude += fabs(row[j]);
     }
-    m.mean = center ? m.mean / (double)n : 0;
+    m.mean = center ? (double)(sum / n) : 0;
     m.magnitude = center ? m.magnitude / (double)n : 0;
     for (int64_t j = 0; j < n; j++) {
-        m.square += (row[j] - m.mean) * (row[j] - m.mean);
+        squares += (row[j] - m.mean) * (row[j] - m.mean);
     }
-    m.square /= (double)n;
+    m.square = (double)(squares / n);
     return m;
 }
 

@@ -56,9 +56,24 @@ gki_rows_shape gki_rows_shape_of(const gk_problem *problem, int64_t bytes);
 /* Threads need few registers beside what they hold: rows are whole vectors, and an element has one
  * factor at most. */
 bool gki_rows_is_lean(const gk_problem *problem, const gki_rows_shape *s);
-/* Elements of a row for which a thread, one of so many of a block, has registers. */
-int64_t gki_rows_most_elements(const gk_problem *problem, const gki_rows_shape *s, int64_t threads,
-                               bool persistent);
+
+/* rows_held.c */
+
+/* Vectors of a row that each thread holds; with `rest` shared memory has those for which there are
+ * no registers. */
+typedef struct gki_rows_held {
+    int64_t registers, shared;
+    int64_t missing; /* vectors of the row that nobody holds */
+    bool rest;
+} gki_rows_held;
+
+/* Of a row on so many threads, `vectors` in registers of each. */
+gki_rows_held gki_rows_held_by(const gki_rows_shape *s, int64_t threads, int64_t vectors,
+                               bool rest);
+/* Can blocks of so many threads hold them, and is it worthwhile? */
+bool gki_rows_check_held(const gk_problem *problem, const gk_device_info *device,
+                         const gki_rows_shape *s, const gki_rows_held *held, int64_t threads,
+                         bool persistent, gk_reason *reason);
 
 static inline int64_t gki_rows_ceil(int64_t a, int64_t b)
 {
@@ -83,7 +98,8 @@ typedef struct gki_rows_estimate {
     double extra;    /* bytes read again */
     double exchange; /* seconds in a turn that blocks wait for each other */
     bool persistent; /* a block's next row is asked for behind its stores */
-    bool in_shared;  /* rows are held there */
+    bool in_shared;  /* rows are held there, or parts of them */
+    double seldom;   /* of the time of memory, where one block alone is on a multiprocessor */
     double slower;   /* what H100 timings show beyond the model, of all of it */
 } gki_rows_estimate;
 
@@ -98,6 +114,10 @@ int64_t gki_rows_resident(const gk_device_info *device, const gki_rows_shape *s,
 int64_t gki_rows_likely(const gk_problem *problem, const gk_device_info *device,
                         const gki_rows_shape *s, int64_t threads, int64_t rows, int64_t vectors,
                         int64_t smem);
+/* The same where shared memory may hold a part. */
+int64_t gki_rows_holding(const gk_problem *problem, const gk_device_info *device,
+                         const gki_rows_shape *s, const gki_rows_held *held, int64_t threads,
+                         int64_t smem);
 double gki_rows_seconds(const gk_problem *problem, const gk_device_info *device,
                         const gki_rows_estimate *e);
 
@@ -114,8 +134,8 @@ double gki_rows_seconds(const gk_problem *problem, const gk_device_info *device,
 
 GKI_ROWS_DECLARE(stream, 3)
 GKI_ROWS_DECLARE(warp, 6)
-GKI_ROWS_DECLARE(block, 4)
-GKI_ROWS_DECLARE(cluster, 4)
+GKI_ROWS_DECLARE(block, 5)
+GKI_ROWS_DECLARE(cluster, 5)
 GKI_ROWS_DECLARE(split, 6)
 
 /* Variant `which` of an op, whose file has a function constants(). */

@@ -1,10 +1,10 @@
 /* Rows that a block holds, in registers or in shared memory. */
 #include "op/rows.h"
 
-enum { THREADS, VECTORS, VECTOR, PERSIST };
+enum { THREADS, VECTORS, REST, VECTOR, PERSIST };
 
 static const int32_t threads_values[] = {64, 128, 256, 512, 1024};
-static const int32_t vectors_values[] = {0, 1, 2, 4, 8};
+static const int32_t vectors_values[] = {0, 1, 2, 4, 8}; /* in registers */
 static const int32_t vector_values[] = {8, 16};
 static const int32_t flag_values[] = {0, 1};
 
@@ -13,16 +13,14 @@ static const int32_t flag_values[] = {0, 1};
 const gk_param gki_rows_block_params[gki_rows_block_count] = {
     [THREADS] = {"THREADS", "t", VALUES(threads_values), 0},
     [VECTORS] = {"VECTORS", "_v", VALUES(vectors_values), 0},
+    [REST] = {"REST", "_s", VALUES(flag_values), 0}, /* in shared memory, if there are others */
     [VECTOR] = {"VECTOR", "_b", VALUES(vector_values), 0},
     [PERSIST] = {"PERSIST", "_p", VALUES(flag_values), 0},
 };
 
-enum { MAX_WORDS = 32 };
-
-/* Vectors of a row that a thread holds. */
-static int64_t held(const gki_rows_shape *s, const int32_t *v)
+static gki_rows_held held(const gki_rows_shape *s, const int32_t *v)
 {
-    return v[VECTORS] > 0 ? v[VECTORS] : gki_rows_ceil(s->vectors, v[THREADS]);
+    return gki_rows_held_by(s, v[THREADS], v[VECTORS], v[REST] != 0);
 }
 
 bool gki_rows_block_check(const gk_problem *problem, const gk_device_info *device,
@@ -31,21 +29,12 @@ bool gki_rows_block_check(const gk_problem *problem, const gk_device_info *devic
     const int32_t *v = config->values;
     const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
     const int64_t rows = problem->dims[ROWS_ROWS];
-    const int64_t words = v[VECTORS] * gki_rows_ceil(s.vec * s.size, 4);
+    const gki_rows_held h = held(&s, v);
     if (s.size == 8 && v[THREADS] > 512) {
         return gk_refuse(reason, "%d threads have too few registers for f64", (int)v[THREADS]);
     }
-    if (v[VECTORS] > 0 && s.vectors > (int64_t)v[THREADS] * v[VECTORS]) {
-        return gk_refuse(reason, "a row has up to %lld vectors, the block holds %d",
-                         (long long)s.vectors, (int)(v[THREADS] * v[VECTORS]));
-    }
-    const int64_t most = gki_rows_most_elements(problem, &s, v[THREADS], v[PERSIST] != 0);
-    if (words > MAX_WORDS || v[VECTORS] * s.vec > most) {
-        return gk_refuse(reason, "a row takes %lld registers of each of %d threads",
-                         (long long)words, (int)v[THREADS]);
-    }
-    if (v[VECTORS] == 0 && held(&s, v) > device->smem_per_block_optin) {
-        return gk_refuse(reason, "a row takes %lld vectors of a thread", (long long)held(&s, v));
+    if (!gki_rows_check_held(problem, device, &s, &h, v[THREADS], v[PERSIST] != 0, reason)) {
+        return false;
     }
     if (!v[PERSIST] && rows > INT32_MAX) {
         return gk_refuse(reason, "%lld rows are more than a grid has blocks for", (long long)rows);
@@ -57,7 +46,10 @@ static int64_t resident(const gk_problem *problem, const gk_device_info *device,
                         int64_t smem)
 {
     const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
-    return gki_rows_resident(device, &s, v[THREADS], 1, v[VECTORS], smem);
+    const gki_rows_held h = held(&s, v);
+    return h.registers > 0 && h.shared > 0
+               ? gki_rows_holding(problem, device, &s, &h, v[THREADS], smem)
+               : gki_rows_resident(device, &s, v[THREADS], 1, v[VECTORS], smem);
 }
 
 void gki_rows_block_launch(const gk_problem *problem, const gk_device_info *device,
@@ -68,9 +60,7 @@ void gki_rows_block_launch(const gk_problem *problem, const gk_device_info *devi
     out->threads = v[THREADS];
     out->overlap = 1;
     out->smem = 2 * (v[THREADS] / 32) * s.summary;
-    if (v[VECTORS] == 0) {
-        out->smem += held(&s, v) * v[THREADS] * s.vec * s.size;
-    }
+    out->smem += held(&s, v).shared * v[THREADS] * s.vec * s.size;
     out->grid = gki_rows_smaller(problem->dims[ROWS_ROWS], INT32_MAX);
     if (v[PERSIST]) {
         out->grid =
@@ -78,10 +68,10 @@ void gki_rows_block_launch(const gk_problem *problem, const gk_device_info *devi
     }
 }
 
+static const double SELDOM = 0.078;
 static const double SHARED = 9e-7;     /* seconds that a row takes longer through shared memory */
-static const double BARRIER = 2e-10;   /* seconds for each thread */
-static const double MANY_HELD = 0.005; /* more than four vectors a thread, in a norm */
-static const double TWO_WARPS = 0.05;  /* softmax: for eight vectors a thread or more */
+static const double BARRIER = 9e-10;   /* seconds for each thread */
+static const double MANY_HELD = 0.027; /* more than four vectors a thread, in a norm */
 
 double gki_rows_block_model(const gk_problem *problem, const gk_device_info *device,
                             const gk_config *config)
@@ -96,18 +86,16 @@ double gki_rows_block_model(const gk_problem *problem, const gk_device_info *dev
     e.threads = v[THREADS];
     e.lanes = v[THREADS];
     e.persistent = v[PERSIST] != 0;
-    e.resident = (double)(v[PERSIST] ? resident(problem, device, v, launch.smem)
-                                     : gki_rows_likely(problem, device, &s, v[THREADS], 1,
-                                                       v[VECTORS], launch.smem));
-    e.elements = (double)(held(&s, v) * v[THREADS] * s.vec);
+    const gki_rows_held h = held(&s, v);
+    e.resident =
+        (double)(v[PERSIST] ? resident(problem, device, v, launch.smem)
+                            : gki_rows_holding(problem, device, &s, &h, v[THREADS], launch.smem));
+    e.elements = (double)((h.registers + h.shared) * v[THREADS] * s.vec);
     e.vec = (double)s.vec;
     /* A barrier costs more with more warps. */
     e.exchange = 2e-7 + BARRIER * v[THREADS] + (v[VECTORS] == 0 ? SHARED : 0);
-    e.in_shared = v[VECTORS] == 0;
-    if (gki_rows_is_norm(problem)) {
-        e.slower = v[VECTORS] > 4 ? MANY_HELD : 0;
-    } else {
-        e.slower = v[THREADS] <= 64 && held(&s, v) >= 8 ? TWO_WARPS : 0;
-    }
+    e.in_shared = h.shared > 0;
+    e.seldom = SELDOM;
+    e.slower = gki_rows_is_norm(problem) && v[VECTORS] > 4 ? MANY_HELD : 0;
     return gki_rows_seconds(problem, device, &e);
 }

@@ -1,11 +1,12 @@
 /* Rows that a cluster of blocks holds, in registers or in shared memory. */
 #include "op/rows.h"
 
-enum { CLUSTER, THREADS, VECTORS, VECTOR };
+enum { CLUSTER, THREADS, VECTORS, REST, VECTOR };
 
 static const int32_t cluster_values[] = {2, 4, 8};
 static const int32_t threads_values[] = {128, 256, 512, 1024};
-static const int32_t vectors_values[] = {0, 2, 4, 8};
+static const int32_t vectors_values[] = {0, 2, 4, 6, 8}; /* in registers */
+static const int32_t rest_values[] = {0, 1};             /* others are in shared memory */
 static const int32_t vector_values[] = {16};
 
 #define VALUES(list) list, sizeof(list) / sizeof((list)[0])
@@ -14,16 +15,13 @@ const gk_param gki_rows_cluster_params[gki_rows_cluster_count] = {
     [CLUSTER] = {"CLUSTER", "c", VALUES(cluster_values), 0},
     [THREADS] = {"THREADS", "x", VALUES(threads_values), 0},
     [VECTORS] = {"VECTORS", "_v", VALUES(vectors_values), 0},
+    [REST] = {"REST", "_s", VALUES(rest_values), 0},
     [VECTOR] = {"VECTOR", "_b", VALUES(vector_values), 0},
 };
 
-enum { MAX_WORDS = 32 };
-
-/* Vectors of a row that a thread holds. */
-static int64_t held(const gki_rows_shape *s, const int32_t *v)
+static gki_rows_held held(const gki_rows_shape *s, const int32_t *v)
 {
-    return v[VECTORS] > 0 ? v[VECTORS]
-                          : gki_rows_ceil(s->vectors, (int64_t)v[CLUSTER] * v[THREADS]);
+    return gki_rows_held_by(s, (int64_t)v[CLUSTER] * v[THREADS], v[VECTORS], v[REST] != 0);
 }
 
 bool gki_rows_cluster_check(const gk_problem *problem, const gk_device_info *device,
@@ -32,22 +30,12 @@ bool gki_rows_cluster_check(const gk_problem *problem, const gk_device_info *dev
     const int32_t *v = config->values;
     const gki_rows_shape s = gki_rows_shape_of(problem, v[VECTOR]);
     const int64_t rows = problem->dims[ROWS_ROWS];
-    const int64_t words = v[VECTORS] * gki_rows_ceil(s.vec * s.size, 4);
-    const int64_t room = (int64_t)v[CLUSTER] * v[THREADS] * v[VECTORS];
+    const gki_rows_held h = held(&s, v);
     if (problem->dtype[ROWS_X] == GK_F64) {
         return gk_refuse(reason, "blocks exchange values of 32 bits, x is f64");
     }
-    if (v[VECTORS] > 0 && s.vectors > room) {
-        return gk_refuse(reason, "a row has up to %lld vectors, the cluster holds %lld",
-                         (long long)s.vectors, (long long)room);
-    }
-    const int64_t most = gki_rows_most_elements(problem, &s, v[THREADS], false);
-    if (words > MAX_WORDS || v[VECTORS] * s.vec > most) {
-        return gk_refuse(reason, "a row takes %lld registers of each of %d threads",
-                         (long long)words, (int)v[THREADS]);
-    }
-    if (v[VECTORS] == 0 && held(&s, v) > device->smem_per_block_optin) {
-        return gk_refuse(reason, "a row takes %lld vectors of a thread", (long long)held(&s, v));
+    if (!gki_rows_check_held(problem, device, &s, &h, v[THREADS], false, reason)) {
+        return false;
     }
     if (rows > INT32_MAX / v[CLUSTER]) {
         return gk_refuse(reason, "%lld rows are more than a grid has blocks for", (long long)rows);
@@ -66,16 +54,13 @@ void gki_rows_cluster_launch(const gk_problem *problem, const gk_device_info *de
     out->overlap = 1;
     /* Two halves of slots for warps, slots for blocks, and a barrier. */
     out->smem = (2 * (v[THREADS] / 32) + (int64_t)v[CLUSTER]) * s.summary + 16;
-    if (v[VECTORS] == 0) {
-        out->smem += held(&s, v) * v[THREADS] * s.vec * s.size;
-    }
+    out->smem += held(&s, v).shared * v[THREADS] * s.vec * s.size;
     out->grid = gki_rows_smaller(problem->dims[ROWS_ROWS], INT32_MAX / v[CLUSTER]) * v[CLUSTER];
 }
 
-static const double MEET = 1.45e-6;  /* seconds of a cluster that exchanges its sums, and */
-static const double MEMBER = 2.9e-7; /* for each of its blocks */
-
-static const double CLUSTERED = 0.01; /* as against a block a row */
+static const double MEET = 3e-7;       /* seconds of a cluster that exchanges its sums */
+static const double SELDOM = 0.25;     /* clusters wait for the last of their blocks' reads */
+static const double CLUSTERED = 0.027; /* as against a block a row */
 
 double gki_rows_cluster_model(const gk_problem *problem, const gk_device_info *device,
                               const gk_config *config)
@@ -86,15 +71,22 @@ double gki_rows_cluster_model(const gk_problem *problem, const gk_device_info *d
     gki_rows_estimate e = {0};
     gki_rows_cluster_launch(problem, device, config, &launch);
     e.blocks = (double)launch.grid;
-    e.turns = 1;
     e.threads = v[THREADS];
     e.lanes = v[CLUSTER] * v[THREADS];
-    e.resident =
-        (double)gki_rows_likely(problem, device, &s, v[THREADS], 1, v[VECTORS], launch.smem);
-    e.elements = (double)(held(&s, v) * v[THREADS] * s.vec);
+    const gki_rows_held h = held(&s, v);
+    const int64_t resident = gki_rows_holding(problem, device, &s, &h, v[THREADS], launch.smem);
+    e.resident = (double)resident;
+    /* Groups of multiprocessors hold whole clusters: of many blocks not as many as there are
+     * multiprocessors for. */
+    const int64_t clusters = launch.grid / v[CLUSTER];
+    const int64_t seats = device->sm_count / v[CLUSTER];
+    const int64_t usable = v[CLUSTER] > 2 ? device->sm_count * 10 / 11 / v[CLUSTER] : seats;
+    e.turns = clusters > usable * resident && clusters <= seats * resident ? 2 : 1;
+    e.elements = (double)((h.registers + h.shared) * v[THREADS] * s.vec);
     e.vec = (double)s.vec;
-    e.exchange = MEET + MEMBER * v[CLUSTER];
-    e.in_shared = v[VECTORS] == 0;
+    e.exchange = MEET;
+    e.in_shared = h.shared > 0;
+    e.seldom = SELDOM;
     e.slower = CLUSTERED;
     return gki_rows_seconds(problem, device, &e);
 }

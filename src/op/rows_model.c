@@ -33,11 +33,12 @@ int64_t gki_rows_likely(const gk_problem *problem, const gk_device_info *device,
 {
     const int64_t sure = gki_rows_resident(device, s, threads, rows, vectors, smem);
     const int64_t words = gki_rows_ceil(s->vec * s->size, 4);
-    /* Read off the compiler's results: softmax keeps the exponentials, too. */
-    const int64_t beside = s->size < 4 ? 3 : 1;
-    const int64_t held =
-        vectors > 0 ? rows * vectors * (gki_rows_is_norm(problem) ? words + beside : 3 * words + 2)
-                    : 7 * words;
+    /* Read off the compiler's results: softmax keeps exponentials, too. */
+    const int64_t narrow = s->size < 4;
+    const int64_t each = gki_rows_is_norm(problem) ? words + (narrow ? 3 : 1)
+                         : narrow                  ? 3 * words + 2
+                                                   : 2 * words;
+    const int64_t held = vectors > 0 ? rows * vectors * each : 7 * words;
     const int64_t registers = ((gki_rows_is_norm(problem) ? 22 : 12) + held + 7) / 8 * 8;
     int64_t blocks = device->max_threads_per_sm / threads;
     blocks = gki_rows_smaller(blocks, device->regs_per_sm / (registers * threads));
@@ -46,20 +47,40 @@ int64_t gki_rows_likely(const gk_problem *problem, const gk_device_info *device,
     return blocks > sure ? blocks : sure;
 }
 
+int64_t gki_rows_holding(const gk_problem *problem, const gk_device_info *device,
+                         const gki_rows_shape *s, const gki_rows_held *held, int64_t threads,
+                         int64_t smem)
+{
+    if (held->registers == 0 || held->shared == 0) {
+        return gki_rows_likely(problem, device, s, threads, 1, held->registers, smem);
+    }
+    /* Read off the compiler's results; the template, too, leaves 64 for up to four vectors. */
+    const bool narrow = s->size < 4;
+    const int64_t registers = gki_rows_is_norm(problem) ? (narrow ? 40 : 32) + 5 * held->registers
+                              : narrow                  ? 40 + 9 * held->registers
+                                                        : 16 + 8 * held->registers;
+    const int64_t least = held->registers <= 4 && registers > 64 ? 64 : registers;
+    int64_t blocks = device->max_threads_per_sm / threads;
+    blocks = gki_rows_smaller(blocks, device->regs_per_sm / ((least + 7) / 8 * 8 * threads));
+    blocks = gki_rows_smaller(blocks, device->smem_per_sm / (smem + 1024));
+    blocks = gki_rows_smaller(blocks, 32);
+    return blocks > 0 ? blocks : 1;
+}
+
 /* Seconds, unless they say otherwise. */
-static const double KERNEL_START = 1.7e-6;
-static const double LATENCY = 2.5e-7;  /* from a read to its use, beyond what bandwidth explains */
-static const double TURN = 5e-7;       /* addresses, barriers, the tail */
-static const double BANDWIDTH = 0.87;  /* of what the memory's pins could do */
+static const double KERNEL_START = 1.42e-6;
+static const double LATENCY = 1.1e-7;  /* from a read to its use, beyond what bandwidth explains */
+static const double TURN = 1e-7;       /* addresses, barriers, the tail */
+static const double BANDWIDTH = 0.893; /* of what the memory's pins could do */
 static const double PERSISTENT = 1.12; /* what loads take longer that follow their block's stores */
-static const double SOFTMAX_ELEMENT = 6.3; /* instructions of an element, of a vector below */
-static const double NORM_ELEMENT = 0.3;
-static const double VECTOR_START = 58;
-static const double SOFTMAX_ROUND = 67; /* of a thread when twice as many lanes merge their sums */
-static const double NORM_ROUND = 5;
-static const double ALONE = 3.7;      /* clocks of an instruction of one warp */
-static const double IN_SHARED = 0.03; /* what rows held there cost where memory bounds */
-static const double SHARPNESS = 3.3;  /* of the longest of what goes on at once */
+static const double SOFTMAX_ELEMENT = 7; /* instructions of an element, of a vector below */
+static const double NORM_ELEMENT = 4.6;
+static const double VECTOR_START = 43;
+static const double SOFTMAX_ROUND = 30; /* of a thread when twice as many lanes merge their sums */
+static const double NORM_ROUND = 7;
+static const double ALONE = 4.3;       /* clocks of an instruction of one warp */
+static const double IN_SHARED = 0.077; /* what rows held there cost where memory bounds */
+static const double SHARPNESS = 3.6;   /* of the longest of what goes on at once */
 
 double gki_rows_seconds(const gk_problem *problem, const gk_device_info *device,
                         const gki_rows_estimate *e)
@@ -73,8 +94,9 @@ double gki_rows_seconds(const gk_problem *problem, const gk_device_info *device,
     const double share = at_least(e->blocks / sms, 1 / sms);
     const double live = share < e->resident ? share : e->resident;
     const double active = share < 1 ? share : 1;
-    const double memory =
-        (bytes + e->extra) / (pins * BANDWIDTH * active) * (e->persistent ? PERSISTENT : 1);
+    const double memory = (bytes + e->extra) / (pins * BANDWIDTH * active) *
+                          (e->persistent ? PERSISTENT : 1) *
+                          (1 + e->seldom / at_least(e->resident, 1));
     const double element = gki_rows_is_norm(problem) ? NORM_ELEMENT : SOFTMAX_ELEMENT;
     const double rounds = log2(e->lanes) * (gki_rows_is_norm(problem) ? NORM_ROUND : SOFTMAX_ROUND);
     const double instructions =

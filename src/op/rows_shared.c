@@ -317,14 +317,3 @@ bool gki_rows_is_lean(const gk_problem *problem, const gki_rows_shape *s)
                        (problem->attrs[NORM_KIND] == NORM_RMS && problem->dtype[ROWS_BIAS] == 0);
     return whole && plain;
 }
-
-int64_t gki_rows_most_elements(const gk_problem *problem, const gki_rows_shape *s, int64_t threads,
-                               bool persistent)
-{
-    if (threads <= 512) {
-        return threads > 256 ? 32 : 64;
-    }
-    /* Of 1024 threads each has 64 registers; softmax keeps exponentials beside the elements. */
-    const bool large = s->size == 4 && gki_rows_is_norm(problem) && !persistent;
-    return !gki_rows_is_lean(problem, s) ? 8 : large ? 32 : 16;
-}

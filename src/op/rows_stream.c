@@ -44,10 +44,12 @@ void gki_rows_stream_launch(const gk_problem *problem, const gk_device_info *dev
     out->smem = 2 * (config->values[THREADS] / 32) * s.summary;
 }
 
-static const double STEP = 7.8e-7;  /* seconds of a step along the row */
-static const double TWICE = 1.27;   /* elements gone through, as against those of a held row */
-static const double CACHED = 135e3; /* bytes of rows that stay in the first-level cache */
-static const double L2_PART = 0.23; /* of a read from memory that one from the second level costs */
+static const double STEP = 1.3e-6;    /* seconds of a step along the row */
+static const double BARRIER = 2.3e-9; /* of each thread */
+static const double TWICE = 1.67;     /* elements gone through, as against those of a held row */
+static const double CACHED =
+    342e3; /* bytes of rows of a multiprocessor, which are still near then */
+static const double L2_PART = 0.15; /* of a read from memory that one from the second level costs */
 
 double gki_rows_stream_model(const gk_problem *problem, const gk_device_info *device,
                              const gk_config *config)
@@ -71,6 +73,6 @@ double gki_rows_stream_model(const gk_problem *problem, const gk_device_info *de
     e.extra = at_once < CACHED                                              ? 0
               : at_once * device->sm_count < 0.5 * (double)device->l2_bytes ? L2_PART * all
                                                                             : all;
-    e.exchange = (double)steps * STEP;
+    e.exchange = (double)steps * STEP + BARRIER * v[THREADS];
     return gki_rows_seconds(problem, device, &e);
 }

@@ -73,7 +73,7 @@ void gki_rows_warp_launch(const gk_problem *problem, const gk_device_info *devic
     out->overlap = 1;
 }
 
-static const double NORM_BY_WARP = 0.015; /* as against a block a row */
+static const double NORM_BY_WARP = 0.053; /* as against a block a row */
 static const double SEVERAL_ROWS = 0.006; /* of one warp */
 
 double gki_rows_warp_model(const gk_problem *problem, const gk_device_info *device,

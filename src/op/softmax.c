@@ -137,7 +137,7 @@ static void refer_row(const gk_problem *problem, double *row, double *scale)
     const double rounding = gki_numeric_unit(out) / unit_of(problem);
     const double length = 10 + sqrt((double)n) / 8;
     double maximum = -(double)INFINITY;
-    double sum = 0;
+    long double terms = 0; /* added in f64 they are off by more than an f64 kernel */
     for (int64_t j = 0; j < n; j++) {
         maximum = isnan(row[j]) || row[j] > maximum ? row[j] : maximum;
         if (isnan(maximum)) {
@@ -145,8 +145,9 @@ static void refer_row(const gk_problem *problem, double *row, double *scale)
         }
     }
     for (int64_t j = 0; j < n; j++) {
-        sum += exp(row[j] - maximum);
+        terms += exp(row[j] - maximum);
     }
+    const double sum = (double)terms;
     for (int64_t j = 0; j < n; j++) {
         const double difference = row[j] - maximum;
         const double d = isfinite(difference) ? fabs(difference) : 0;

@@ -109,7 +109,9 @@ static uint32_t default_sets(const gki_operands *o)
     if (info.is_emulated || o->operand_bytes == 0 || o->set_bytes == 0) {
         return 1;
     }
+    /* However large they are: of what a run leaves in the cache the next one would find a part. */
     int64_t wanted = 2 * info.l2_bytes / o->operand_bytes + 1;
+    wanted = wanted > 2 ? wanted : 2;
     int64_t fitting = info.memory_bytes / 4 / o->set_bytes;
     wanted = wanted < fitting ? wanted : fitting;
     wanted = wanted < GKI_MAX_SETS ? wanted : GKI_MAX_SETS;

@@ -49,8 +49,8 @@ typedef struct gki_operands {
  * Of the call's data pointers only the alignment counts; large operands begin at pages. Strides are
  * shortened where they leave large gaps; with one set, which is for checking and not for timing,
  * gaps above 64 KiB are large. sets = how many rotating copies; 0 = as many as together exceed
- * twice the L2 cache. The copies' problem equals `problem`. Borrows device and stream. *out is NULL
- * on failure.
+ * twice the L2 cache, at least two. The copies' problem equals `problem`. Borrows device and
+ * stream. *out is NULL on failure.
  */
 gk_status gki_operands_create(gki_operands **out, gki_device *device, void *stream,
                               const gk_op_desc *op, const gk_call *call, const gk_problem *problem,

@@ -27,8 +27,8 @@ static uint32_t one_each(rows *r)
     static const char *const configs[] = {
         "THREADS=64 UNROLL=2 VECTOR=16",
         "LANES=8 VECTORS=4 ROWS=2 WARPS=2 VECTOR=8 PERSIST=0",
-        "THREADS=64 VECTORS=0 VECTOR=16 PERSIST=1",
-        "CLUSTER=2 THREADS=128 VECTORS=2 VECTOR=16",
+        "THREADS=64 VECTORS=0 REST=1 VECTOR=16 PERSIST=1",
+        "CLUSTER=2 THREADS=128 VECTORS=2 REST=0 VECTOR=16",
         "THREADS=256 UNROLL=2 VECTOR=16 BLOCKS=1 HOLD=4 TURNS=1",
     };
     const gk_op_desc *op = gk_op_find(r->op, NULL);
@@ -182,11 +182,49 @@ static void long_rows(void **state)
     }
 }
 
+/* Rows whose first vectors are in registers and whose others are in shared memory, with heads and
+ * tails; of the two blocks of a cluster the second holds less. */
+static void rows_in_both_memories(void **state)
+{
+    static const struct {
+        const char *variant;
+        const char *config;
+    } held[] = {{"block", "THREADS=64 VECTORS=1 REST=1 VECTOR=16 PERSIST=0"},
+                {"block", "THREADS=64 VECTORS=2 REST=1 VECTOR=8 PERSIST=1"},
+                {"cluster", "CLUSTER=2 THREADS=128 VECTORS=2 REST=1 VECTOR=16"}};
+    (void)state;
+    for (int i = 0; i < 3 * N_OPS; i++) {
+        rows r;
+        const int o = i / 3;
+        const gk_dtype dtype = i % 2 == 0 ? GK_F32 : GK_BF16;
+        const int cols = dtype == GK_F32 ? 3083 : 6143;
+        const gk_tensor t = gk_matrix_strided(NULL, dtype, 5, cols, cols + i % 4, 1);
+        rows_create(&r, ops[o].op, ops[o].first, 1e-5, &t, &t, i % 3);
+        fill(&r, (uint64_t)i);
+        const gk_variant *variant = NULL;
+        const gk_op_desc *op = gk_op_find(r.op, NULL);
+        for (uint32_t v = 0; v < op->n_variants; v++) {
+            variant =
+                strcmp(op->variants[v]->name, held[i % 3].variant) == 0 ? op->variants[v] : variant;
+        }
+        assert_non_null(variant);
+        /* Clusters are for sm_90. */
+        assert_true(rows_run_forced(&r, variant, held[i % 3].config, rows_check_reference) ||
+                    i % 3 == 2);
+        rows_destroy(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        on_device(odd_shapes), on_device(random_views),           on_device(in_place),
-        on_device(factors),    on_device(variance_beside_a_mean), on_device(long_rows),
+        on_device(odd_shapes),
+        on_device(random_views),
+        on_device(in_place),
+        on_device(factors),
+        on_device(variance_beside_a_mean),
+        on_device(long_rows),
+        on_device(rows_in_both_memories),
     };
     const int missing = op_test_missing();
     return missing != 0 ? missing : GK_TEST_MAIN(tests);

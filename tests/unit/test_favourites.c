@@ -1,6 +1,5 @@
 /* The models of the ops on rows, elements and tiles put a kernel that was measured to be within 1.5
- * % of the best of all measured ones among their first favourites (H200; the H100 likes the same).
- */
+ * % of the best of all measured ones, on an H200, among their first favourites there. */
 #include "support/gk_test.h"
 
 #include <string.h>
@@ -26,36 +25,57 @@ static const fact facts[] = {
     {"add", "bf16", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=0 THREADS=512 UNROLL=1 VECTOR=8"},
     {"silu", "bf16", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=0 THREADS=128 UNROLL=4 VECTOR=16"},
     {"silu", "bf16", {1, 1 << 27}, "vector", "BLOCKS=0 CACHE=0 THREADS=128 UNROLL=2 VECTOR=16"},
-    {"softmax", "f32", {8192, 8192}, "block", "PERSIST=0 THREADS=128 VECTOR=16 VECTORS=0"},
-    {"softmax", "bf16", {8192, 8192}, "block", "PERSIST=0 THREADS=64 VECTOR=16 VECTORS=0"},
-    {"softmax", "f32", {4096, 4096}, "block", "PERSIST=0 THREADS=128 VECTOR=16 VECTORS=0"},
+    {"softmax", "f32", {8192, 8192}, "block", "PERSIST=0 REST=0 THREADS=256 VECTOR=16 VECTORS=8"},
+    {"softmax", "bf16", {8192, 8192}, "block", "PERSIST=0 REST=1 THREADS=128 VECTOR=16 VECTORS=2"},
+    {"softmax", "f32", {4096, 4096}, "block", "PERSIST=0 REST=0 THREADS=128 VECTOR=16 VECTORS=8"},
+    {"softmax", "bf16", {4096, 4096}, "block", "PERSIST=0 REST=1 THREADS=64 VECTOR=16 VECTORS=4"},
     {"softmax",
      "bf16",
      {32768, 1024},
      "warp",
      "LANES=32 PERSIST=0 ROWS=1 VECTOR=16 VECTORS=4 WARPS=2"},
     {"softmax",
-     "f32",
+     "bf16",
      {1823, 781},
      "warp",
-     "LANES=32 PERSIST=0 ROWS=1 VECTOR=16 VECTORS=8 WARPS=4"},
-    {"softmax", "f32", {4096, 32768}, "cluster", "CLUSTER=4 THREADS=128 VECTOR=16 VECTORS=0"},
-    {"softmax", "f32", {1024, 131072}, "cluster", "CLUSTER=8 THREADS=256 VECTOR=16 VECTORS=0"},
+     "LANES=32 PERSIST=0 ROWS=1 VECTOR=8 VECTORS=8 WARPS=4"},
+    {"softmax", "f32", {1823, 781}, "block", "PERSIST=0 REST=0 THREADS=128 VECTOR=16 VECTORS=2"},
+    {"softmax", "bf16", {4096, 32768}, "block", "PERSIST=0 REST=1 THREADS=256 VECTOR=16 VECTORS=4"},
+    {"softmax",
+     "f32",
+     {1024, 131072},
+     "cluster",
+     "CLUSTER=8 REST=1 THREADS=256 VECTOR=16 VECTORS=8"},
+    {"softmax",
+     "bf16",
+     {1024, 131072},
+     "cluster",
+     "CLUSTER=8 REST=1 THREADS=128 VECTOR=16 VECTORS=4"},
     {"softmax",
      "f32",
      {16, 1048576},
      "split",
      "BLOCKS=2 HOLD=14 THREADS=512 TURNS=2 UNROLL=2 VECTOR=16"},
-    {"rms_norm", "f32", {4096, 32768}, "block", "PERSIST=0 THREADS=1024 VECTOR=16 VECTORS=0"},
+    {"softmax", "f32", {256, 50257}, "cluster", "CLUSTER=8 REST=1 THREADS=128 VECTOR=16 VECTORS=6"},
     {"rms_norm", "f32", {4096, 32768}, "stream", "THREADS=1024 UNROLL=8 VECTOR=16"},
-    {"rms_norm", "f32", {1024, 131072}, "cluster", "CLUSTER=8 THREADS=512 VECTOR=16 VECTORS=8"},
+    {"rms_norm",
+     "bf16",
+     {4096, 32768},
+     "cluster",
+     "CLUSTER=2 REST=0 THREADS=256 VECTOR=16 VECTORS=8"},
+    {"rms_norm",
+     "f32",
+     {1024, 131072},
+     "cluster",
+     "CLUSTER=8 REST=0 THREADS=512 VECTOR=16 VECTORS=8"},
     {"softmax",
      "f32",
      {32768, 1024},
      "warp",
      "LANES=32 PERSIST=0 ROWS=1 VECTOR=16 VECTORS=8 WARPS=1"},
-    {"rms_norm", "f32", {8192, 8192}, "block", "PERSIST=0 THREADS=512 VECTOR=16 VECTORS=4"},
-    {"rms_norm", "f32", {32768, 1024}, "block", "PERSIST=0 THREADS=128 VECTOR=16 VECTORS=2"},
+    {"rms_norm", "bf16", {8192, 8192}, "block", "PERSIST=0 REST=0 THREADS=256 VECTOR=16 VECTORS=4"},
+    {"rms_norm", "f32", {32768, 1024}, "block", "PERSIST=0 REST=0 THREADS=128 VECTOR=16 VECTORS=2"},
+    {"rms_norm", "f32", {1823, 781}, "block", "PERSIST=0 REST=0 THREADS=64 VECTOR=16 VECTORS=4"},
     {"transpose",
      "f32",
      {8192, 8192, 1},
@@ -79,12 +99,12 @@ static const fact facts[] = {
      "LANES=32 THREADS=512 UNROLL=16 VECTOR=8 WAVES=0"},
 };
 
-static const gk_device_info h100 = {
+static const gk_device_info h200 = {
     .cc = 90,
     .sm_count = 132,
     .clock_khz = 1980000,
-    .memory_clock_khz = 2619000,
-    .memory_bus_bits = 5120,
+    .memory_clock_khz = 3201000,
+    .memory_bus_bits = 6144,
     .max_threads_per_block = 1024,
     .max_threads_per_sm = 2048,
     .regs_per_sm = 65536,
@@ -92,7 +112,7 @@ static const gk_device_info h100 = {
     .smem_per_block = 49152,
     .smem_per_block_optin = 232448,
     .smem_per_sm = 233472,
-    .l2_bytes = 50 << 20,
+    .l2_bytes = 60 << 20,
 };
 
 static const gk_op_desc *describe(const fact *f, gk_problem *problem)
@@ -126,7 +146,7 @@ static bool among_favourites(const fact *f)
     bool found = false;
     memset(&problem, 0, sizeof(problem));
     const gk_op_desc *op = describe(f, &problem);
-    assert_gk_ok(gki_space(op, &problem, &h100, NULL, &space, &count, NULL));
+    assert_gk_ok(gki_space(op, &problem, &h200, NULL, &space, &count, NULL));
     for (uint32_t i = 0; i < count && i < FAVOURITES && !found; i++) {
         char text[GKI_CONFIG_TEXT];
         gki_config_text(space[i].variant, &space[i].config, text, sizeof(text));
@@ -155,22 +175,28 @@ static uint32_t space_of(const fact *f, gki_candidate **out)
     uint32_t count = 0;
     memset(&problem, 0, sizeof(problem));
     const gk_op_desc *op = describe(f, &problem);
-    assert_gk_ok(gki_space(op, &problem, &h100, NULL, out, &count, NULL));
+    assert_gk_ok(gki_space(op, &problem, &h200, NULL, out, &count, NULL));
     assert_true(count > 0);
     return count;
 }
 
-/* Blocks that share a row meet, which takes longer than a short row does. */
+/* Blocks that share a row meet in device memory, which takes longer than a short row does: clusters
+ * of two blocks were the fastest of softmax, blocks of the norm. */
 static void short_rows_are_not_split(void **state)
 {
     (void)state;
-    static const fact rows[] = {{"softmax", "f32", {128, 4096}, "block", NULL},
-                                {"softmax", "bf16", {128, 4096}, "block", NULL},
+    static const fact rows[] = {{"softmax", "f32", {128, 4096}, "cluster", NULL},
+                                {"softmax", "bf16", {128, 4096}, "cluster", NULL},
                                 {"rms_norm", "f32", {128, 4096}, "block", NULL}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         gki_candidate *space = NULL;
-        space_of(&rows[i], &space);
-        assert_string_equal(space[0].variant->name, rows[i].variant);
+        const uint32_t count = space_of(&rows[i], &space);
+        bool found = false;
+        for (uint32_t c = 0; c < count && c < FAVOURITES; c++) {
+            assert_string_not_equal(space[c].variant->name, "split");
+            found = found || strcmp(space[c].variant->name, rows[i].variant) == 0;
+        }
+        assert_true(found);
         gki_free(space);
     }
 }

@@ -250,7 +250,7 @@ static void test_output_that_is_read(void **state)
     }
 }
 
-/* Twice the L2 cache, or what memory allows. */
+/* Twice the L2 cache, at least two, or what memory allows. */
 static void test_sets(void **state)
 {
     fixture *f = *state;
@@ -262,6 +262,16 @@ static void test_sets(void **state)
     f->fake->info.memory_bytes = 4 * 2 * 16000;
     make(f, 1000, 1, 0, 0);
     assert_int_equal(f->operands->sets, 2);
+    gki_verifier_destroy(&f->verifier);
+    gki_operands_destroy(&f->operands);
+    f->fake->info.l2_bytes = 5000;
+    make(f, 1000, 1, 0, 0);
+    assert_int_equal(f->operands->sets, 2);
+    gki_verifier_destroy(&f->verifier);
+    gki_operands_destroy(&f->operands);
+    f->fake->info.memory_bytes = 4 * 16000;
+    make(f, 1000, 1, 0, 0);
+    assert_int_equal(f->operands->sets, 1);
 }
 
 int main(void)

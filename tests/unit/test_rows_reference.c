@@ -2,6 +2,7 @@
 #include "gk_test.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <gk/gk.h>
@@ -103,12 +104,40 @@ static void a_narrow_output(void **state)
     assert_true(isinf(out[1]));
 }
 
+/* Added up in f64 one after the other, so many terms are off by more than an f64 kernel may be. */
+static void a_long_row(void **state)
+{
+    enum { N = 70000 };
+    double *x = malloc(N * sizeof(double));
+    double *out = malloc(N * sizeof(double));
+    const gk_tensor tx = gk_vector(x, GK_F64, N);
+    gk_call call = {.args = {&tx, &tx}, .attrs = {1}};
+    (void)state;
+    assert_non_null(x);
+    assert_non_null(out);
+    for (int j = 0; j < N; j++) {
+        x[j] = j % 2 == 0 ? 0 : -0.1;
+    }
+    refer("softmax", &call, out, NULL);
+    assert_true(fabs(out[0] + log(N / 2 * (1 + exp(-0.1)))) <= 4e-15);
+    for (int j = 0; j < N; j++) {
+        x[j] = 0.1;
+    }
+    call.attrs[0] = 0;
+    call.attrs[1] = 0;
+    refer("norm", &call, out, NULL);
+    assert_true(fabs(out[0] - 1) <= 4e-16);
+    free(x);
+    free(out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(softmax),
         cmocka_unit_test(norms),
         cmocka_unit_test(a_narrow_output),
+        cmocka_unit_test(a_long_row),
     };
     return GK_TEST_MAIN(tests);
 }
