@@ -307,35 +307,35 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
     return true;
 }
 
-/* The model. Its weights are fitted to 2050 measurements of bf16 on an H100, most of them of short
+/* The model. Its weights are fitted to 3400 measurements of bf16 on an H200, most of them of short
  * and odd products; seconds unless they say otherwise. */
-static const double KERNEL_START = 5.47e-7; /* overlapping the kernel before */
-static const double WARP_START = 1.36e-9;   /* each warp of a block */
-static const double GROUP_LATENCY = 3.6e-7; /* from the first read to the last use */
-static const double BANDWIDTH = 1.05;       /* of what the memory's pins could do, L2 helping */
+static const double KERNEL_START = 5.62e-7; /* overlapping the kernel before */
+static const double WARP_START = 1.01e-9;   /* each warp of a block */
+static const double GROUP_LATENCY = 3.7e-7; /* from the first read to the last use */
+static const double BANDWIDTH = 1.07;       /* of what the memory's pins could do, L2 helping */
 static const double PINS = 0.97;            /* where L2 has none of it */
 static const double UNCOVERED = 0.257;      /* of reading and of the rest, the shorter, */
-static const double LONE_GROUP = 1.15;      /* more if it is done in one turn */
-static const double LINE = 0.631;           /* clocks of a line that a warp's load of W touches */
-static const double X_LOAD = 1.53;          /* clocks of a load of X */
-static const double PRODUCT = 0.04;         /* clocks */
-static const double X_READ = 5.18e-9;       /* a lane's load of X before its products */
-static const double X_PACK = 5.19e-8;       /* loads of single elements that wait to be packed */
-static const double CUT_READ = 1.26e-8;     /* a load of W that may not exist */
-static const double CUT_X = 6.48e-8;        /* loads of X that may not exist, one by one */
-static const double WARP_OUTPUT = 4.36e-9;  /* a sum that a thread takes over from a warp */
-static const double FOLD = 2.62e-8;         /* a sum of a lane that the warp adds up */
-static const double FOLD_STEP = 1.25e-8;    /* of the lanes that share K, halved at each */
-static const double FOLD_EQUAL = 6.6e-8;    /* where lanes end with the same sum */
+static const double LONE_GROUP = 1.19;      /* more if it is done in one turn */
+static const double LINE = 0.503;           /* clocks of a line that a warp's load of W touches */
+static const double X_LOAD = 1.91;          /* clocks of a load of X */
+static const double PRODUCT = 0.0411;       /* clocks */
+static const double X_READ = 3.99e-9;       /* a lane's load of X before its products */
+static const double X_PACK = 3.78e-8;       /* loads of single elements that wait to be packed */
+static const double CUT_READ = 1.31e-8;     /* a load of W that may not exist */
+static const double CUT_X = 3.99e-8;        /* loads of X that may not exist, one by one */
+static const double WARP_OUTPUT = 4.62e-9;  /* a sum that a thread takes over from a warp */
+static const double FOLD = 1.83e-8;         /* a sum of a lane that the warp adds up */
+static const double FOLD_STEP = 1.62e-8;    /* of the lanes that share K, halved at each */
+static const double FOLD_EQUAL = 6.27e-8;   /* where lanes end with the same sum */
 static const double FRAGMENTS = 3.59e-7;    /* the same of mma.sync */
-static const double BLOCK_START = 7.26e-8;  /* a multiprocessor starts a block of few warps */
-static const double MANY_WARPS = 7.93;      /* that take no longer */
-static const double FULLEST = 0.838;        /* how much the fullest multiprocessor counts */
-static const double SPLIT_SUM = 1.77e-6;    /* adding up in device memory */
-static const double SPLIT_PART = 2.75e-8;   /* each part of a sum */
-static const double SHORT_PIECE = 0.26;     /* what pieces below 128 bytes cost, a half each */
-static const double DEEP = 0.0053; /* what 64 bytes more under way in a thread cost, of all */
-static const double PREFETCH_GAIN = 4.52e-8; /* of each group */
+static const double BLOCK_START = 8.03e-8;  /* a multiprocessor starts a block of few warps */
+static const double MANY_WARPS = 9.55;      /* that take no longer */
+static const double FULLEST = 0.997;        /* how much the fullest multiprocessor counts */
+static const double SPLIT_SUM = 1.57e-6;    /* adding up in device memory */
+static const double SPLIT_PART = 3.67e-8;   /* each part of a sum */
+static const double SHORT_PIECE = 0.246;    /* what pieces below 128 bytes cost, a half each */
+static const double DEEP = 0.00613; /* what 64 bytes more under way in a thread cost, of all */
+static const double PREFETCH_GAIN = 3.03e-8; /* of each group */
 
 /* What a lane does, and how often. */
 typedef struct work {

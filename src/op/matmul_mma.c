@@ -317,44 +317,44 @@ static double rate(const gk_problem *problem, const gk_device_info *device)
 }
 
 /*
- * The model. Its weights are fitted to 2200 measurements of bf16 on an H100, most of them of odd
- * shapes, latencies, starts and stores to 3500 on an H200 then, those of f32 to some 5000 of bf16
- * and tf32; they are clocks unless they say otherwise.
+ * The model. Its weights are fitted to 4900 measurements of bf16 on an H200, most of them of odd
+ * shapes, those of f32 to some 5000 of bf16 and tf32 on an H100; they are clocks unless they say
+ * otherwise.
  */
 static const double REGISTERS = 0.9;       /* of a thread, of the estimate from above */
-static const double SHARED_BYTES = 160;    /* shared memory, bytes a clock */
-static const double L2_BYTES = 78;         /* from L2 into shared memory, bytes a clock */
+static const double SHARED_BYTES = 166;    /* shared memory, bytes a clock */
+static const double L2_BYTES = 89.3;       /* from L2 into shared memory, bytes a clock */
 static const double CUT_SECTORS = 3.42;    /* how much slower if rows begin inside sectors */
-static const double CUT_SECTORS_L1 = 2.4;  /* or there, through L1 */
-static const double CUT_ODD = 1.14;        /* or at odd addresses */
-static const double COPY = 0.336;          /* a thread's copy, of a warp */
-static const double FEW_WARPS = 0.03;      /* what one warp a scheduler leaves uncovered */
+static const double CUT_SECTORS_L1 = 2.56; /* or there, through L1 */
+static const double CUT_ODD = 1;           /* or at odd addresses */
+static const double COPY = 0.451;          /* a thread's copy, of a warp */
+static const double FEW_WARPS = 0.0243;    /* what one warp a scheduler leaves uncovered */
 static const double SPLIT_PAIR = 22;       /* of a warp, for two f32 numbers a lane */
-static const double BARRIER = 166;         /* of a tile of K, shared by the resident blocks */
-static const double COPY_LATENCY = 1330;   /* from the start of a tile's copies to their end */
-static const double STEP_LATENCY = 29.1;   /* of a step of K, one after the other in a warp */
-static const double OWN_LATENCY = 1;       /* of a block's tile of K, if it is alone */
-static const double ODD_PIECE = 7.97;      /* a warp's 32 pairs through registers */
-static const double ODD_LATENCY = 251;     /* from reading them to their use */
+static const double BARRIER = 198;         /* of a tile of K, shared by the resident blocks */
+static const double COPY_LATENCY = 803;    /* from the start of a tile's copies to their end */
+static const double STEP_LATENCY = 32.9;   /* of a step of K, one after the other in a warp */
+static const double OWN_LATENCY = 1.11;    /* of a block's tile of K, if it is alone */
+static const double ODD_PIECE = 7.2;       /* a warp's 32 pairs through registers */
+static const double ODD_LATENCY = 281;     /* from reading them to their use */
 static const double ODD_PAIR = 20;         /* more for each of a thread's */
-static const double ODD_FILL = 335;        /* a first tile: all pairs read, then stored */
-static const double RAGGED_COPY = 72.2;    /* copies of the tile in which K ends, one by one */
-static const double BLOCK_START = 668;     /* indices and first tiles */
-static const double LATER_START = 1140;    /* first tiles of a later round of blocks */
-static const double LAUNCH_BLOCK = 287;    /* a multiprocessor starts one */
-static const double MANY_WARPS = 11.2;     /* if it does not have more */
-static const double ROUND = 111;           /* of storing a warp's tile */
-static const double STORE_VECTOR = 1.29;   /* of C, by one warp */
-static const double STORE_ELEMENT = 0.644; /* or of single elements, eight loaded together */
-static const double STORE_BYTES = 13.2;    /* of C, bytes a clock */
+static const double ODD_FILL = 259;        /* a first tile: all pairs read, then stored */
+static const double RAGGED_COPY = 55;      /* copies of the tile in which K ends, one by one */
+static const double BLOCK_START = 702;     /* indices and first tiles */
+static const double LATER_START = 538;     /* first tiles of a later round of blocks */
+static const double LAUNCH_BLOCK = 306;    /* a multiprocessor starts one */
+static const double MANY_WARPS = 11.4;     /* if it does not have more */
+static const double ROUND = 206;           /* of storing a warp's tile */
+static const double STORE_VECTOR = 1.07;   /* of C, by one warp */
+static const double STORE_ELEMENT = 0.415; /* or of single elements, eight loaded together */
+static const double STORE_BYTES = 12;      /* of C, bytes a clock */
 static const double SPLIT_START = 2500;
-static const double SPLIT_BYTES = 12.9;       /* of partial sums, a clock */
-static const double SPLIT_READ = 1.07;        /* read back, by what a thread's loads allow */
-static const double BANDWIDTH = 0.91;         /* of the memory's */
-static const double UNCOVERED = 0.348;        /* of computing and memory, of the shorter */
-static const double MEMORY_LATENCY = 4.46e-8; /* seconds, of all copies under way together */
-static const double KERNEL_START = 1.07e-6;   /* seconds, overlapping the kernel before */
-static const double EARLY = 3.5e-8;           /* seconds, where the next one starts early */
+static const double SPLIT_BYTES = 19.6;      /* of partial sums, a clock */
+static const double SPLIT_READ = 0.973;      /* read back, by what a thread's loads allow */
+static const double BANDWIDTH = 0.851;       /* of the memory's */
+static const double UNCOVERED = 0.195;       /* of computing and memory, of the shorter */
+static const double MEMORY_LATENCY = 1.8e-8; /* seconds, of all copies under way together */
+static const double KERNEL_START = 1.07e-6;  /* seconds, overlapping the kernel before */
+static const double EARLY = 4e-8;            /* seconds, where the next one starts early */
 
 /* How much longer the copies of an operand take than those of whole sectors. */
 static double cut_rows(const gk_problem *problem, const gk_config *config, int operand)
