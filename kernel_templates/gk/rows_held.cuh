@@ -66,7 +66,7 @@ GK_DEVICE void rows_held(const gk_rows_args &args, Merger &merger, unsigned char
         held.take_room(space, (int)each, (rank + 1) * count, THREADS);
         rows_through<PERSISTENT>(args, held, merger, rank * count, count, row, step);
     } else {
-        constexpr int N = VECTORS > 0 ? VECTORS : 1;
+        constexpr int N = VECTORS > 0 ? VECTORS : 1; // 0 is for REST alone
         constexpr int COUNT = THREADS * N;
         row_in_registers<N, THREAD_EDGES> held;
         rows_through<PERSISTENT>(args, held, merger, (gk_i64)rank * COUNT, COUNT, row, step);

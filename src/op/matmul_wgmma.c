@@ -10,6 +10,7 @@
 #include <gk/ops.h>
 
 #include "op/matmul_parts.h"
+#include "op/model.h"
 
 static const int32_t block_m_values[] = {8, 16, 32, 64, 72, 80, 128, 144, 192, 256};
 static const int32_t block_n_values[] = {32, 64, 96, 112, 128, 160, 192, 224, 256};
@@ -338,12 +339,6 @@ static int64_t partial_bytes(const gki_wgmma_shape *s, const int32_t *v)
     return v[WGMMA_SPLIT_K] > 1 ? v[WGMMA_SPLIT_K] * s->rows * s->cols * s->team * tile : 0;
 }
 
-int64_t gki_wgmma_seats(const gk_device_info *device, int64_t cluster)
-{
-    const int64_t usable = cluster > 2 ? device->sm_count * 10 / 11 : device->sm_count;
-    return larger(usable / cluster, 1);
-}
-
 static bool check_launch(const gk_problem *problem, const gk_device_info *device, const int32_t *v,
                          const gki_wgmma_shape *s, gk_reason *reason)
 {
@@ -357,7 +352,7 @@ static bool check_launch(const gk_problem *problem, const gk_device_info *device
         return gk_refuse(reason, "K is shared by %lld, it has only %lld tiles", (long long)parts,
                          (long long)k_tiles);
     }
-    const int64_t seats = gki_wgmma_seats(device, s->cluster);
+    const int64_t seats = gki_model_seats(device, s->cluster);
     const int64_t clusters = s->rows * s->cols * v[WGMMA_SPLIT_K];
     if (v[WGMMA_CLUSTER_K] > 1 && clusters > seats && (!device->is_emulated || prepares(s))) {
         return gk_refuse(reason, "%lld clusters share K, %lld run at once", (long long)clusters,
@@ -424,7 +419,7 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     const gki_wgmma_shape s = gki_wgmma_shape_of(problem, config);
     const int64_t units = s.rows * s.cols * v[WGMMA_SPLIT_K];
     const int64_t tiles = s.rows * s.cols * s.cluster;
-    const int64_t seats = gki_wgmma_seats(device, s.cluster);
+    const int64_t seats = gki_model_seats(device, s.cluster);
     out->grid = (prepares(&s) ? seats : smaller(units, seats)) * s.cluster;
     if (v[WGMMA_CLUSTER_K] > 1) {
         out->grid = units * s.cluster; /* blocks that share K have one tile each */

@@ -61,9 +61,6 @@ typedef struct gki_wgmma_shape {
 
 gki_wgmma_shape gki_wgmma_shape_of(const gk_problem *problem, const gk_config *config);
 
-/* Clusters that run at once. Larger ones do not fill all groups of multiprocessors. */
-int64_t gki_wgmma_seats(const gk_device_info *device, int64_t cluster);
-
 /* A matrix whose rows (or columns, if it is column-major) are the map's dimension 0. Of an empty
  * one nothing is read; `c` is an address of the device to name. */
 void gki_wgmma_describe(const gk_tensor *t, const gk_tensor *c, uint8_t layout, gk_map_desc *out);

@@ -2,6 +2,7 @@
  * with overlapping launches, those of clusters and of tiles asked for ahead to 1100 of bf16, tf32
  * and e4m3. Clocks unless they say otherwise. */
 #include "op/matmul_wgmma.h"
+#include "op/model.h"
 
 static const double CLOCK = 0.885;           /* under load, of the highest */
 static const double SM_BYTES = 66;           /* from L2 into one SM's shared memory, a clock */
@@ -153,7 +154,7 @@ double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
     const gki_wgmma_shape s = gki_wgmma_shape_of(problem, config);
     const double area = (double)v[WGMMA_BLOCK_M] * v[WGMMA_BLOCK_N];
     const int64_t units = s.rows * s.cols * v[WGMMA_SPLIT_K];
-    const int64_t seats = gki_wgmma_seats(device, s.cluster);
+    const int64_t seats = gki_model_seats(device, s.cluster);
     const double share = (double)larger(gki_ceil_div(units, seats), 1); /* units of a block */
     const double parts = v[WGMMA_CLUSTER_K];
     const int64_t k_tiles = gki_ceil_div(gki_ceil_div(problem->dims[MATMUL_K], v[WGMMA_BLOCK_K]),

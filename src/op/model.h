@@ -19,4 +19,12 @@ static inline double gki_model_early(const gk_device_info *device, int64_t grid,
     return device->cc >= 90 && grid <= 132 ? seconds : 0;
 }
 
+/* Clusters of so many blocks, one block a multiprocessor, that are there at once: groups of
+ * multiprocessors, which are not all of one size, hold whole clusters. */
+static inline int64_t gki_model_seats(const gk_device_info *device, int64_t cluster)
+{
+    const int64_t usable = cluster > 2 ? device->sm_count * 10 / 11 : device->sm_count;
+    return usable / cluster > 1 ? usable / cluster : 1;
+}
+
 #endif

@@ -1,4 +1,5 @@
 /* Rows that a cluster of blocks holds, in registers or in shared memory. */
+#include "op/model.h"
 #include "op/rows.h"
 
 enum { CLUSTER, THREADS, VECTORS, REST, VECTOR };
@@ -58,7 +59,8 @@ void gki_rows_cluster_launch(const gk_problem *problem, const gk_device_info *de
     out->grid = gki_rows_smaller(problem->dims[ROWS_ROWS], INT32_MAX / v[CLUSTER]) * v[CLUSTER];
 }
 
-static const double MEET = 3e-7;       /* seconds of a cluster that exchanges its sums */
+static const double MEET = 3e-7;       /* seconds of a cluster that exchanges its sums, */
+static const double NORM_MEET = 6e-7;  /* of which a norm has less to do before */
 static const double SELDOM = 0.25;     /* clusters wait for the last of their blocks' reads */
 static const double CLUSTERED = 0.027; /* as against a block a row */
 
@@ -76,15 +78,13 @@ double gki_rows_cluster_model(const gk_problem *problem, const gk_device_info *d
     const gki_rows_held h = held(&s, v);
     const int64_t resident = gki_rows_holding(problem, device, &s, &h, v[THREADS], launch.smem);
     e.resident = (double)resident;
-    /* Groups of multiprocessors hold whole clusters: of many blocks not as many as there are
-     * multiprocessors for. */
+    /* As many blocks as there are multiprocessors for need not be there at once. */
     const int64_t clusters = launch.grid / v[CLUSTER];
-    const int64_t seats = device->sm_count / v[CLUSTER];
-    const int64_t usable = v[CLUSTER] > 2 ? device->sm_count * 10 / 11 / v[CLUSTER] : seats;
-    e.turns = clusters > usable * resident && clusters <= seats * resident ? 2 : 1;
+    const bool fit = clusters <= device->sm_count / v[CLUSTER] * resident;
+    e.turns = fit && clusters > gki_model_seats(device, v[CLUSTER]) * resident ? 2 : 1;
     e.elements = (double)((h.registers + h.shared) * v[THREADS] * s.vec);
     e.vec = (double)s.vec;
-    e.exchange = MEET;
+    e.exchange = gki_rows_is_norm(problem) ? NORM_MEET : MEET;
     e.in_shared = h.shared > 0;
     e.seldom = SELDOM;
     e.slower = CLUSTERED;

@@ -10,16 +10,22 @@ static double at_least(double value, double limit)
     return value > limit ? value : limit;
 }
 
+/* Blocks of so many threads, of so many registers each, that a multiprocessor holds. */
+static int64_t fitting(const gk_device_info *device, int64_t threads, int64_t registers,
+                       int64_t smem)
+{
+    int64_t blocks = device->max_threads_per_sm / threads;
+    blocks = gki_rows_smaller(blocks, device->regs_per_sm / ((registers + 7) / 8 * 8 * threads));
+    blocks = gki_rows_smaller(blocks, device->smem_per_sm / (smem + 1024));
+    blocks = gki_rows_smaller(blocks, 32);
+    return blocks > 0 ? blocks : 1;
+}
+
 int64_t gki_rows_resident(const gk_device_info *device, const gki_rows_shape *s, int64_t threads,
                           int64_t rows, int64_t vectors, int64_t smem)
 {
     const int64_t held = rows * (vectors * (s->vec * (s->size == 8 ? 10 : 5) / 4 + 1) + 24);
-    const int64_t registers = (40 + (s->size == 8 ? 32 : 0) + held + 7) / 8 * 8;
-    int64_t blocks = device->max_threads_per_sm / threads;
-    blocks = gki_rows_smaller(blocks, device->regs_per_sm / (registers * threads));
-    blocks = gki_rows_smaller(blocks, device->smem_per_sm / (smem + 1024));
-    blocks = gki_rows_smaller(blocks, 32);
-    return blocks > 0 ? blocks : 1;
+    return fitting(device, threads, 40 + (s->size == 8 ? 32 : 0) + held, smem);
 }
 
 bool gki_rows_is_norm(const gk_problem *problem)
@@ -34,16 +40,13 @@ int64_t gki_rows_likely(const gk_problem *problem, const gk_device_info *device,
     const int64_t sure = gki_rows_resident(device, s, threads, rows, vectors, smem);
     const int64_t words = gki_rows_ceil(s->vec * s->size, 4);
     /* Read off the compiler's results: softmax keeps exponentials, too. */
-    const int64_t narrow = s->size < 4;
+    const bool narrow = s->size < 4;
     const int64_t each = gki_rows_is_norm(problem) ? words + (narrow ? 3 : 1)
                          : narrow                  ? 3 * words + 2
                                                    : 2 * words;
     const int64_t held = vectors > 0 ? rows * vectors * each : 7 * words;
-    const int64_t registers = ((gki_rows_is_norm(problem) ? 22 : 12) + held + 7) / 8 * 8;
-    int64_t blocks = device->max_threads_per_sm / threads;
-    blocks = gki_rows_smaller(blocks, device->regs_per_sm / (registers * threads));
-    blocks = gki_rows_smaller(blocks, device->smem_per_sm / (smem + 1024));
-    blocks = gki_rows_smaller(blocks, 32);
+    const int64_t blocks =
+        fitting(device, threads, (gki_rows_is_norm(problem) ? 22 : 12) + held, smem);
     return blocks > sure ? blocks : sure;
 }
 
@@ -59,12 +62,8 @@ int64_t gki_rows_holding(const gk_problem *problem, const gk_device_info *device
     const int64_t registers = gki_rows_is_norm(problem) ? (narrow ? 40 : 32) + 5 * held->registers
                               : narrow                  ? 40 + 9 * held->registers
                                                         : 16 + 8 * held->registers;
-    const int64_t least = held->registers <= 4 && registers > 64 ? 64 : registers;
-    int64_t blocks = device->max_threads_per_sm / threads;
-    blocks = gki_rows_smaller(blocks, device->regs_per_sm / ((least + 7) / 8 * 8 * threads));
-    blocks = gki_rows_smaller(blocks, device->smem_per_sm / (smem + 1024));
-    blocks = gki_rows_smaller(blocks, 32);
-    return blocks > 0 ? blocks : 1;
+    const int64_t most = held->registers <= 4 ? gki_rows_smaller(registers, 64) : registers;
+    return fitting(device, threads, most, smem);
 }
 
 /* Seconds, unless they say otherwise. */

@@ -47,8 +47,7 @@ void gki_rows_stream_launch(const gk_problem *problem, const gk_device_info *dev
 static const double STEP = 1.3e-6;    /* seconds of a step along the row */
 static const double BARRIER = 2.3e-9; /* of each thread */
 static const double TWICE = 1.67;     /* elements gone through, as against those of a held row */
-static const double CACHED =
-    342e3; /* bytes of rows of a multiprocessor, which are still near then */
+static const double CACHED = 342e3;   /* bytes of a multiprocessor's rows that are still near */
 static const double L2_PART = 0.15; /* of a read from memory that one from the second level costs */
 
 double gki_rows_stream_model(const gk_problem *problem, const gk_device_info *device,
