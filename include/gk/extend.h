@@ -176,7 +176,8 @@ typedef struct gk_variant {
     uint32_t n_params;
     int32_t min_cc;
     /* True if the configuration can serve the problem on the device; otherwise false, with the
-     * reason. The engine itself checks threads, shared memory and grid against the device. */
+     * reason unless that is NULL: a space has millions of configurations, few of which are asked
+     * why. The engine itself checks threads, shared memory and grid against the device. */
     bool (*check)(const gk_problem *problem, const gk_device_info *device, const gk_config *config,
                   gk_reason *reason);
     /* The problem's constants; the configuration's are written by the engine. */
@@ -329,7 +330,7 @@ typedef struct gk_op_desc {
 GK_API gk_status gk_fail(gk_status status, const char *where, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Writes reason->text (truncated if need be) and returns false. */
+/* Writes reason->text (truncated if need be) unless reason is NULL, and returns false. */
 GK_API bool gk_refuse(gk_reason *reason, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -165,13 +165,12 @@ void gki_config_launch(const gk_variant *variant, const gk_problem *problem,
     }
 }
 
-bool gki_config_check(const gk_variant *variant, const gk_problem *problem,
-                      const gk_device_info *device, const gk_config *config, gk_reason *reason)
+bool gki_config_serves(const gk_variant *variant, const gk_problem *problem,
+                       const gk_device_info *device, const gk_config *config, gk_reason *reason)
 {
     gk_launch launch;
-    reason->text[0] = '\0';
-    if (!gki_config_is_listed(variant, config, reason)) {
-        return false;
+    if (reason != NULL) {
+        reason->text[0] = '\0';
     }
     if (device->cc < variant->min_cc) {
         return gk_refuse(reason, "needs compute capability %d.%d, the device has %d.%d",
@@ -183,6 +182,13 @@ bool gki_config_check(const gk_variant *variant, const gk_problem *problem,
     }
     gki_config_launch(variant, problem, device, config, &launch);
     return check_launch(device, &launch, reason);
+}
+
+bool gki_config_check(const gk_variant *variant, const gk_problem *problem,
+                      const gk_device_info *device, const gk_config *config, gk_reason *reason)
+{
+    return gki_config_is_listed(variant, config, reason) &&
+           gki_config_serves(variant, problem, device, config, reason);
 }
 
 bool gki_kernel_fits(const gki_kernel *kernel, const gk_launch *launch,

@@ -49,8 +49,11 @@ const gk_device_info *gki_jit_device(const gki_jit *jit);
 void gki_config_text(const gk_variant *variant, const gk_config *config, char *out, size_t size);
 /* Reads such text; false unless it names each of the variant's params once with a listed value. */
 bool gki_config_parse(const gk_variant *variant, const char *text, gk_config *out);
-/* Values as listed, compute capability, the variant's own check, then threads, shared memory, grid
- * and cluster against the device. */
+/* Compute capability, the variant's own check, then threads, shared memory, grid and cluster
+ * against the device. `reason` may be NULL. */
+bool gki_config_serves(const gk_variant *variant, const gk_problem *problem,
+                       const gk_device_info *device, const gk_config *config, gk_reason *reason);
+/* The same of values that may not be among those listed. */
 bool gki_config_check(const gk_variant *variant, const gk_problem *problem,
                       const gk_device_info *device, const gk_config *config, gk_reason *reason);
 /* How the variant launches the configuration, as far as the device can: without overlap below

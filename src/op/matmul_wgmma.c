@@ -3,8 +3,6 @@
  */
 #include "op/matmul_wgmma.h"
 
-#include <string.h>
-
 #include <gk/base.h>
 #include <gk/matmul_tma_args.h>
 #include <gk/ops.h>
@@ -211,15 +209,6 @@ gki_wgmma_shape gki_wgmma_shape_of(const gk_problem *problem, const gk_config *c
     return s;
 }
 
-/* Formatting a reason takes longer than finding it, and most combinations end in check_values(). */
-static bool refuse(gk_reason *reason, const char *text, size_t size)
-{
-    memcpy(reason->text, text, size);
-    return false;
-}
-
-#define REFUSE(reason, text) refuse(reason, text, sizeof(text))
-
 /* What needs no knowledge of the tile. */
 static bool check_values(const gk_problem *problem, const int32_t *v, gk_reason *reason)
 {
@@ -228,32 +217,32 @@ static bool check_values(const gk_problem *problem, const int32_t *v, gk_reason 
     const int32_t x = v[v[WGMMA_SWAP] ? WGMMA_BLOCK_N : WGMMA_BLOCK_M];
     const int32_t y = v[v[WGMMA_SWAP] ? WGMMA_BLOCK_M : WGMMA_BLOCK_N];
     if (v[WGMMA_BLOCK_K] * element != 128 && v[WGMMA_BLOCK_K] * element != 256) {
-        return REFUSE(reason, "BLOCK_K must be 128 or 256 bytes");
+        return gk_refuse(reason, "BLOCK_K must be 128 or 256 bytes");
     }
     if (v[WGMMA_OVERLAP] == 2 && (v[WGMMA_CONSUMERS] > 1 || team > 2)) {
-        return REFUSE(reason, "half a multiprocessor is for one warpgroup");
+        return gk_refuse(reason, "half a multiprocessor is for one warpgroup");
     }
     if (gki_matmul_promotes(problem) && v[WGMMA_BLOCK_K] != 128) {
-        return REFUSE(reason, "sums are promoted every 128 of K");
+        return gk_refuse(reason, "sums are promoted every 128 of K");
     }
     if (v[WGMMA_PINGPONG] && (v[WGMMA_CONSUMERS] != 2 || v[WGMMA_CLUSTER_K] > 1)) {
-        return REFUSE(reason, "PINGPONG takes two warpgroups, which have several tiles");
+        return gk_refuse(reason, "PINGPONG takes two warpgroups, which have several tiles");
     }
     if (team > 8 || (team > 1 && v[WGMMA_CLUSTER_K] > 1)) {
-        return REFUSE(reason, "8 blocks of a cluster share operands, or they share K");
+        return gk_refuse(reason, "8 blocks of a cluster share operands, or they share K");
     }
     if (team > 2 && (v[WGMMA_PINGPONG] || v[WGMMA_SPLIT_K] > 1)) {
-        return REFUSE(reason, "blocks of larger clusters have one whole tile");
+        return gk_refuse(reason, "blocks of larger clusters have one whole tile");
     }
     if (problem->dims[MATMUL_M] <= (v[WGMMA_CLUSTER_M] - 1) * v[WGMMA_BLOCK_M] ||
         problem->dims[MATMUL_N] <= (v[WGMMA_CLUSTER_N] - 1) * v[WGMMA_BLOCK_N]) {
-        return REFUSE(reason, "a cluster would compute beside C");
+        return gk_refuse(reason, "a cluster would compute beside C");
     }
     if (x % (v[WGMMA_PINGPONG] ? 64 : 64 * v[WGMMA_CONSUMERS]) != 0) {
-        return REFUSE(reason, "the tile's rows are not shared by the warpgroups, 64 a piece");
+        return gk_refuse(reason, "the tile's rows are not shared by the warpgroups, 64 a piece");
     }
     if (v[WGMMA_SWAP] && element != 4 && team <= 2 && (problem->dims[MATMUL_M] > 256 || y > 128)) {
-        return REFUSE(reason, "SWAP is for few rows, or in large clusters");
+        return gk_refuse(reason, "SWAP is for few rows, or in large clusters");
     }
     return true;
 }
@@ -307,10 +296,10 @@ static bool check_tile(const int32_t *v, const gki_wgmma_shape *s, gk_reason *re
         return gk_refuse(reason, "registers hold 64 rows by %d of K for a warpgroup", (int)s->span);
     }
     if (v[WGMMA_SWAP] && s->element == 4 && !from_registers(s) && s->tile_y > 128) {
-        return REFUSE(reason, "SWAP is for few rows");
+        return gk_refuse(reason, "SWAP is for few rows");
     }
     if (s->x_box_rows == 0 || s->y_box_rows == 0) {
-        return REFUSE(reason, "a block's share of a tile is below 8 rows");
+        return gk_refuse(reason, "a block's share of a tile is below 8 rows");
     }
     return true;
 }
@@ -363,15 +352,15 @@ static bool check_launch(const gk_problem *problem, const gk_device_info *device
                          (int)s->cluster, (long long)seats);
     }
     if (v[WGMMA_OVERLAP] > 0 && prepares(s)) {
-        return REFUSE(reason, "OVERLAP is for operands as they are");
+        return gk_refuse(reason, "OVERLAP is for operands as they are");
     }
     /* Where a block has several tiles it shows for 8-bit operands, which then need no choice. */
     const int32_t several = s->element == 1 && !prepares(s) ? 1 : 0;
     if (clusters > seats && v[WGMMA_OVERLAP] != several && !device->is_emulated) {
-        return REFUSE(reason, "OVERLAP has one value where a block has several tiles");
+        return gk_refuse(reason, "OVERLAP has one value where a block has several tiles");
     }
     if (v[WGMMA_PINGPONG] && clusters <= seats) {
-        return REFUSE(reason, "PINGPONG is for several tiles a block");
+        return gk_refuse(reason, "PINGPONG is for several tiles a block");
     }
     if (v[WGMMA_SPLIT_K] > 1) {
         if (tiles > device->sm_count) {

@@ -18,9 +18,8 @@ typedef struct walk {
     visit_fn visit;
     void *user;
     uint64_t total;
-    uint64_t passed;
-    gk_reason reason;    /* the last refusal's */
-    const char *refused; /* and its variant */
+    const gk_variant *refused; /* the last refusal's, */
+    gk_config refused_config;
 } walk;
 
 static bool next_config(const gk_variant *variant, uint32_t *at, gk_config *config)
@@ -59,12 +58,10 @@ static void skip_launch_values(const gk_variant *variant, uint32_t *at)
 static gk_status visit_config(walk *w, const gk_variant *variant, const gk_config *config,
                               bool *refused)
 {
-    gk_reason reason = {""};
-    *refused = false;
-    if (!gki_config_check(variant, w->problem, w->device, config, &reason)) {
-        w->reason = reason;
-        w->refused = variant->name;
-        *refused = true;
+    *refused = !gki_config_serves(variant, w->problem, w->device, config, NULL);
+    if (*refused) {
+        w->refused = variant;
+        w->refused_config = *config;
         return GK_OK;
     }
     gki_candidate candidate = {variant, *config, 0};
@@ -72,7 +69,6 @@ static gk_status visit_config(walk *w, const gk_variant *variant, const gk_confi
     if (!(candidate.predicted >= 0)) {
         candidate.predicted = INFINITY;
     }
-    w->passed++;
     return w->visit(w->user, &candidate);
 }
 
@@ -81,6 +77,10 @@ static gk_status walk_variant(walk *w, const gk_variant *variant)
     uint32_t at[GK_MAX_PARAMS] = {0};
     gk_config config = {{0}};
     uint64_t size = 1;
+    if (variant->n_params > GK_MAX_PARAMS) {
+        return gk_fail(GK_ERR_INTERNAL, "tune", "variant %s has %u tunables, the limit is %d",
+                       variant->name, (unsigned)variant->n_params, GK_MAX_PARAMS);
+    }
     for (uint32_t i = 0; i < variant->n_params; i++) {
         size *= variant->params[i].n_values;
         if (variant->params[i].n_values > 0) {
@@ -92,10 +92,8 @@ static gk_status walk_variant(walk *w, const gk_variant *variant)
         return GK_OK;
     }
     if (variant->min_cc > w->device->cc) {
-        gk_refuse(&w->reason, "needs compute capability %d.%d, the device has %d.%d",
-                  variant->min_cc / 10, variant->min_cc % 10, w->device->cc / 10,
-                  w->device->cc % 10);
-        w->refused = variant->name;
+        w->refused = variant;
+        w->refused_config = config;
         return GK_OK;
     }
     gk_status status;
@@ -217,9 +215,11 @@ gk_status gki_guess(const gk_op_desc *op, const gk_problem *problem, const gk_de
         return gk_fail(GK_ERR_NO_CONFIG, "tune", "%s has no configurations", op->name);
     }
     if (best.variant == NULL) {
+        gk_reason reason;
+        (void)gki_config_serves(w.refused, problem, device, &w.refused_config, &reason);
         return gk_fail(GK_ERR_NO_CONFIG, "tune",
                        "none of %llu configurations of %s serves the problem; the last, of %s: %s",
-                       (unsigned long long)w.total, op->name, w.refused, w.reason.text);
+                       (unsigned long long)w.total, op->name, w.refused->name, reason.text);
     }
     *out = best;
     return GK_OK;

@@ -103,6 +103,32 @@ static void test_device_limits(void **state)
                   "add has no configurations");
 }
 
+static void test_too_many_tunables(void **state)
+{
+    (void)state;
+    const gk_device_info info = device();
+    const gk_problem problem = problem_of(1000);
+    static const int32_t values[] = {64};
+    gk_param params[GK_MAX_PARAMS + 1];
+    for (uint32_t i = 0; i <= GK_MAX_PARAMS; i++) {
+        params[i] = (gk_param){"BLOCK", "x", values, 1, 0};
+    }
+    gk_variant greedy = add_plain;
+    greedy.params = params;
+    greedy.n_params = GK_MAX_PARAMS + 1;
+    const gk_variant *const list[] = {&greedy};
+    gki_candidate *space = NULL;
+    uint32_t count = 0;
+    gki_candidate guess;
+    add_op_reset();
+    add_op.variants = list;
+    add_op.n_variants = 1;
+    assert_gk_err(gki_space(&add_op, &problem, &info, NULL, &space, &count, NULL), GK_ERR_INTERNAL,
+                  "variant plain has 13 tunables, the limit is 12");
+    assert_gk_err(gki_guess(&add_op, &problem, &info, &guess), GK_ERR_INTERNAL,
+                  "variant plain has 13 tunables, the limit is 12");
+}
+
 static void test_last_reason(void **state)
 {
     (void)state;
@@ -235,7 +261,7 @@ int main(void)
         cmocka_unit_test(test_sorted_and_complete), cmocka_unit_test(test_one_variant),
         cmocka_unit_test(test_device_limits),       cmocka_unit_test(test_last_reason),
         cmocka_unit_test(test_model_without_sense), cmocka_unit_test(test_bounded),
-        cmocka_unit_test(test_selection),
+        cmocka_unit_test(test_selection),           cmocka_unit_test(test_too_many_tunables),
     };
     return GK_TEST_MAIN(tests);
 }
