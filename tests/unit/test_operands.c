@@ -3,6 +3,7 @@
 #include "support/gk_test.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "support/add_op.h"
@@ -225,6 +226,20 @@ static void test_large(void **state)
     memset(&data_of(f, 0, 2)[100], 0xff, 4);
     assert_string_equal(judge(f, false), GKI_TRIAL_WRONG);
     assert_string_equal(f->verdict.why, "c(100) was not written");
+    /* In the other half of eight bytes, and at the end of a piece. */
+    static const int64_t holes[] = {101, 65535};
+    for (int i = 0; i < 2; i++) {
+        char text[64];
+        compute(f);
+        memset(&data_of(f, 0, 2)[holes[i]], 0xff, 4);
+        assert_string_equal(judge(f, false), GKI_TRIAL_WRONG);
+        snprintf(text, sizeof(text), "c(%d) was not written", (int)holes[i]);
+        assert_string_equal(f->verdict.why, text);
+    }
+    /* Such bytes of two elements are none of either. */
+    compute(f);
+    memset((unsigned char *)&data_of(f, 0, 2)[200] + 2, 0xff, 4);
+    assert_string_equal(judge(f, false), GKI_TRIAL_OK);
     compute(f);
     data_of(f, 0, 2)[n] = 1;
     assert_string_equal(judge(f, false), GKI_TRIAL_OOB);
