@@ -84,7 +84,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
     static_assert(ROW_STEP >= ROWS ? ROW_STEP % ROWS == 0 : ROWS % ROW_STEP == 0, "row step");
     static_assert(!THROUGH_REGISTERS || ROW_STEP % 2 == 0, "a thread's rows share one alignment");
     static constexpr int PER_SLAB = ROW_STEP >= ROWS ? 1 : ROWS / ROW_STEP;
-    static constexpr int GROUP = smaller(PER_SLAB, 8);
+    static constexpr int GROUP = PER_SLAB > 8 ? smaller(PER_SLAB & -PER_SLAB, 8) : PER_SLAB;
     static constexpr int SLAB_COUNT = COUNT / PER_SLAB;
     static constexpr int SLAB_STEP = ROW_STEP >= ROWS ? ROW_STEP / ROWS : 1;
     static_assert(SLABS % SLAB_STEP == 0, "no thread copies to a slab that is not there");
@@ -94,6 +94,7 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
                                     : ROW_STEP % 4 == 0                ? 2
                                     : ROW_STEP % 2 == 0                ? 4
                                                                        : 8;
+    static_assert(GROUP % PATTERNS == 0, "a group of a thread's pieces begins with the pattern");
 
     const unsigned char *source; // this thread's first piece in the tile fetched next
     gk_i64 stride;               // bytes from row to row
@@ -835,7 +836,8 @@ GK_DEVICE void store_round(const gk_matmul_args &args, const outlet &out, const 
         walk.col = col + at_col;
         walk.slices = slices;
         const bool whole = DOWN ? along < rows : along + LANES <= cols;
-        walk.left = whole ? ((DOWN ? cols : rows) - line + LINE_STEP - 1) / LINE_STEP : 0;
+        const bool idle = TEAM % WIDTH != 0 && line >= LINE_STEP;
+        walk.left = whole && !idle ? ((DOWN ? cols : rows) - line + LINE_STEP - 1) / LINE_STEP : 0;
         if constexpr (LANES == 1) {
             walk.store<8>(args);
         }

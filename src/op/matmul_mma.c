@@ -23,10 +23,10 @@ enum {
 };
 
 static const int32_t block_m_values[] = {16, 32, 64, 128, 256};
-static const int32_t block_n_values[] = {16, 32, 64, 128, 256};
+static const int32_t block_n_values[] = {16, 32, 48, 64, 128, 256};
 static const int32_t block_k_values[] = {16, 32, 64, 128, 256, 512};
 static const int32_t warp_m_values[] = {16, 32, 64};
-static const int32_t warp_n_values[] = {16, 32, 64};
+static const int32_t warp_n_values[] = {16, 32, 48, 64};
 static const int32_t stages_values[] = {2, 3, 4, 6};
 static const int32_t slice_k_values[] = {1, 2, 4, 8};
 static const int32_t split_k_values[] = {1, 2, 3, 4, 6, 8, 16, 32, 64};
@@ -139,12 +139,13 @@ static bool check_tile(const gk_problem *problem, const int32_t *v, gk_reason *r
     if (warps != 2 && warps != 4 && warps != 8) {
         return gk_refuse(reason, "takes %d warps, must be 2, 4 or 8", warps);
     }
-    if (v[WARP_M] > 2 * v[WARP_N] || v[WARP_N] > 2 * v[WARP_M]) {
+    const bool few_rows = v[BLOCK_M] == 16;
+    if (v[WARP_M] > 2 * v[WARP_N] || (v[WARP_N] > 2 * v[WARP_M] && !few_rows)) {
         return gk_refuse(reason, "a warp tile of %dx%d loads too much for what it computes",
                          (int)v[WARP_M], (int)v[WARP_N]);
     }
     /* With few rows of C memory bounds, and answers long pieces of B's rows fastest. */
-    const int64_t most = (v[BLOCK_M] == 16 ? 32 : 8) * step;
+    const int64_t most = (few_rows ? 32 : 8) * step;
     if (v[BLOCK_K] < 2 * step || v[BLOCK_K] > most || v[BLOCK_K] > 8 * step * v[SLICE_K]) {
         return gk_refuse(reason, "BLOCK_K is %d, must be %d to %d, %d at most for a slice",
                          (int)v[BLOCK_K], (int)(2 * step), (int)most, (int)(8 * step));
