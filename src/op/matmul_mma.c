@@ -161,6 +161,16 @@ static bool check_tile(const gk_problem *problem, const int32_t *v, gk_reason *r
     return true;
 }
 
+/* Columns in rows along N: what is loaded and read together is the largest power of two. */
+static bool check_columns(const gk_problem *problem, const int32_t *v, gk_reason *reason)
+{
+    const bool along_n = problem->layout[MATMUL_B] == GK_LAYOUT_ROW;
+    if (along_n && (v[BLOCK_N] & (v[BLOCK_N] - 1)) != 0) {
+        return gk_refuse(reason, "rows of %d columns fall into short pieces", (int)v[BLOCK_N]);
+    }
+    return true;
+}
+
 static bool check_split(const gk_problem *problem, const gk_device_info *device,
                         const gk_config *config, gk_reason *reason)
 {
@@ -268,7 +278,8 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
                   gk_reason *reason)
 {
     const int32_t *v = config->values;
-    if (!check_problem(problem, reason) || !check_tile(problem, v, reason)) {
+    if (!check_problem(problem, reason) || !check_tile(problem, v, reason) ||
+        !check_columns(problem, v, reason)) {
         return false;
     }
     const shape s = shape_of(problem, config);
