@@ -5,8 +5,8 @@
 #include "op/model.h"
 
 static const double CLOCK = 0.885;           /* under load, of the highest */
-static const double SM_BYTES = 62;           /* from L2 into one SM's shared memory, a clock */
-static const double NEAR = 0.2;              /* of what a neighbour asks for, too, saved */
+static const double SM_BYTES = 64;           /* from L2 into one SM's shared memory, a clock */
+static const double NEAR = 0.1;              /* of what a neighbour asks for, too, saved */
 static const double L2_BYTES = 7000;         /* from L2 into all */
 static const double CUT_IN_L2 = 1.85;        /* times as many if rows begin inside cache lines */
 static const double K_TILE = 4.59;           /* barriers of a tile of K */
