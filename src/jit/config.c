@@ -103,11 +103,17 @@ bool gki_config_parse(const gk_variant *variant, const char *text, gk_config *ou
     return true;
 }
 
+bool gki_variant_has_room(const gk_variant *variant, gk_reason *reason)
+{
+    return variant->n_params <= GK_MAX_PARAMS ||
+           gk_refuse(reason, "variant %s has %u tunables, the limit is %d", variant->name,
+                     (unsigned)variant->n_params, GK_MAX_PARAMS);
+}
+
 bool gki_config_is_listed(const gk_variant *variant, const gk_config *config, gk_reason *reason)
 {
-    if (variant->n_params > GK_MAX_PARAMS) {
-        return gk_refuse(reason, "variant %s has %u tunables, the limit is %d", variant->name,
-                         (unsigned)variant->n_params, GK_MAX_PARAMS);
+    if (!gki_variant_has_room(variant, reason)) {
+        return false;
     }
     for (uint32_t i = 0; i < variant->n_params; i++) {
         const gk_param *param = &variant->params[i];

@@ -49,6 +49,8 @@ const gk_device_info *gki_jit_device(const gki_jit *jit);
 void gki_config_text(const gk_variant *variant, const gk_config *config, char *out, size_t size);
 /* Reads such text; false unless it names each of the variant's params once with a listed value. */
 bool gki_config_parse(const gk_variant *variant, const char *text, gk_config *out);
+/* Does a configuration have places for all of its params? */
+bool gki_variant_has_room(const gk_variant *variant, gk_reason *reason);
 /* Compute capability, the variant's own check, then threads, shared memory, grid and cluster
  * against the device. `reason` may be NULL. */
 bool gki_config_serves(const gk_variant *variant, const gk_problem *problem,

@@ -64,9 +64,11 @@ static double k_tile_clocks(const gk_config *config, const gki_wgmma_shape *s)
     /* A product of 64 rows, or its reads of shared memory. */
     const double product = gki_at_least(y / 2, (2048 + 32 * y) / 128);
     double multiply = (double)s->tile_x / 64 * steps * product;
-    /* Neighbours have the same rows of A, or in groups the same columns of B. */
-    const bool near_x = (v[WGMMA_GROUP_M] > 1) == (v[WGMMA_SWAP] != 0);
-    const double near = s->cluster > 1 ? 0 : (double)(near_x ? s->x_bytes : s->y_bytes);
+    /* Neighbours have the same rows of A, or, one below the other, the same columns of B. */
+    const bool below = v[WGMMA_GROUP_M] > 1 || s->cols == 1;
+    const bool near_x = below == (v[WGMMA_SWAP] != 0);
+    const bool alone = s->cluster > 1 || s->rows * s->cols == 1;
+    const double near = alone ? 0 : (double)(near_x ? s->x_bytes : s->y_bytes);
     const double load = ((double)(s->x_bytes + s->y_bytes) - NEAR * near) / SM_BYTES;
     if (v[WGMMA_CONSUMERS] == 1) {
         multiply += LONE_STEP * steps;

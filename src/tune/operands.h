@@ -65,6 +65,8 @@ gk_status gki_operands_poison(gki_operands *operands);
 
 /* Bytes that stand for "not written" in an output of the dtype, and for its guards and gaps. */
 unsigned char gki_poison_byte(gk_dtype dtype);
+/* Is one of the elements all poison? *at: where the first of them begins. */
+bool gki_find_poison(gk_dtype dtype, const unsigned char *bytes, int64_t n, int64_t *at);
 enum { GKI_GUARD_BYTE = 0xa5 };
 
 /* A value of an input, or of an output that is read, before a run: element `offset` of its memory.

@@ -45,9 +45,8 @@ static bool read_choice(const gki_session *s, const gki_choice *choice, gki_cand
 {
     const gk_variant *variant = gki_variant_find(s->op, choice->variant);
     gk_config config;
-    gk_reason reason = {""};
     if (variant == NULL || !gki_config_parse(variant, choice->config, &config) ||
-        !gki_config_check(variant, &s->problem, &s->info, &config, &reason)) {
+        !gki_config_check(variant, &s->problem, &s->info, &config, NULL)) {
         return false;
     }
     out->variant = variant;

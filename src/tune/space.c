@@ -77,9 +77,9 @@ static gk_status walk_variant(walk *w, const gk_variant *variant)
     uint32_t at[GK_MAX_PARAMS] = {0};
     gk_config config = {{0}};
     uint64_t size = 1;
-    if (variant->n_params > GK_MAX_PARAMS) {
-        return gk_fail(GK_ERR_INTERNAL, "tune", "variant %s has %u tunables, the limit is %d",
-                       variant->name, (unsigned)variant->n_params, GK_MAX_PARAMS);
+    gk_reason reason;
+    if (!gki_variant_has_room(variant, &reason)) {
+        return gk_fail(GK_ERR_INTERNAL, "tune", "%s", reason.text);
     }
     for (uint32_t i = 0; i < variant->n_params; i++) {
         size *= variant->params[i].n_values;

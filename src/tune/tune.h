@@ -12,7 +12,7 @@ typedef struct gki_candidate {
     double predicted; /* seconds, by the model; INFINITY where it gives nothing usable */
 } gki_candidate;
 
-/* All configurations that pass gki_config_check, best prediction first; equal predictions by
+/* All configurations that serve the problem, best prediction first; equal predictions by
  * the variant's name and ascending values. `only` NULL = every variant. Of spaces above
  * GKI_SPACE_MAX the best predictions are kept. *out is freed with gki_free; *count may come out 0.
  * *total, which may be NULL: before checking. */

@@ -266,32 +266,6 @@ static gk_status check_whole(gki_verifier *v, bool repeat, gki_verdict *verdict)
 
 /* --- large outputs --- */
 
-/* Where the first element lies that consists of poison bytes. */
-static bool holds_poison(const gki_operand *arg, const unsigned char *bytes, int64_t n, int64_t *at)
-{
-    const int64_t size = (int64_t)gk_dtype_size(arg->dtype);
-    const uint64_t ones = UINT64_MAX / (UINT64_MAX >> (64 - 8 * size)); /* 1 in each element */
-    const uint64_t tops = ones << (8 * size - 1);
-    uint64_t poison;
-    int64_t i = 0;
-    memset(&poison, gki_poison_byte(arg->dtype), sizeof(poison));
-    for (; i + 8 <= n; i += 8) {
-        uint64_t word;
-        memcpy(&word, bytes + i, sizeof(word));
-        word ^= poison;
-        if (((word - ones) & ~word & tops) != 0) { /* one of them is 0 */
-            break;
-        }
-    }
-    for (; i + size <= n; i += size) {
-        if (memcmp(bytes + i, &poison, (size_t)size) == 0) {
-            *at = i;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Pieces spread over the whole output: all written, and the same in both runs. */
 static gk_status scan(gki_verifier *v, bool repeat, gki_verdict *verdict)
 {
@@ -320,7 +294,7 @@ static gk_status scan(gki_verifier *v, bool repeat, gki_verdict *verdict)
             verdict->status = GKI_TRIAL_NONDETERMINISTIC;
             snprintf(verdict->why, sizeof(verdict->why), "two runs gave different bits");
         } else if (!repeat && packed && telling && !o->reads_output &&
-                   holds_poison(arg, piece, bytes, &hole)) {
+                   gki_find_poison(arg->dtype, piece, bytes, &hole)) {
             char place[96];
             gki_place_text(&arg->shape, (at + hole) / size, place, sizeof(place));
             verdict->status = GKI_TRIAL_WRONG;

@@ -292,10 +292,9 @@ static void add_all(jobs *list, const classes *problems, job *base, bool one_eac
         const uint32_t before = list->n_items;
         const uint32_t start = turn;
         for (uint32_t c = 0; c < problems->n_items && !(one_each && list->n_items > before); c++) {
-            gk_reason reason;
             base->problem = &problems->items[(start + c) % problems->n_items];
             if (gki_config_check(base->variant, base->problem, gki_jit_device(base->jit),
-                                 &base->config, &reason)) {
+                                 &base->config, NULL)) {
                 add_job(list, first, base);
                 turn = start + c + 1;
             }
@@ -306,7 +305,6 @@ static void add_all(jobs *list, const classes *problems, job *base, bool one_eac
 /* A random configuration for the problem; false if none was found. */
 static bool draw(job *base, gki_rng *rng)
 {
-    gk_reason reason;
     for (int i = 0; i < MAX_TRIES; i++) {
         memset(&base->config, 0, sizeof(base->config));
         for (uint32_t p = 0; p < base->variant->n_params; p++) {
@@ -315,7 +313,7 @@ static bool draw(job *base, gki_rng *rng)
             base->config.values[p] = param->values[index];
         }
         if (gki_config_check(base->variant, base->problem, gki_jit_device(base->jit), &base->config,
-                             &reason)) {
+                             NULL)) {
             return true;
         }
     }

@@ -181,43 +181,54 @@ static void odd_pointers(void **state)
     }
 }
 
-/* A thread's pieces of 48 rows are no power of two. */
-static void tiles_of_48_columns(void **state)
+/* A thread's pieces of 48 rows are no power of two, and threads that store 48 columns remain; 64
+ * are more than one round for a warp. */
+static void few_rows_by_columns(void **state)
 {
+    enum { DEEP = 600, WIDE = 101 };
     static const struct {
         gk_dtype dtype;
+        int64_t pitch; /* of c: rows at odd addresses, or at those of vectors */
+        double beta;
         const char *config;
-    } forced[] = {
-        {GK_F32, "BLOCK_M=16 BLOCK_N=48 BLOCK_K=128 WARP_M=16 WARP_N=48 STAGES=2 SLICE_K=4 "
-                 "SPLIT_K=1 GROUP_M=1 CACHE_L1=0"},
-        {GK_BF16, "BLOCK_M=16 BLOCK_N=48 BLOCK_K=256 WARP_M=16 WARP_N=48 STAGES=3 SLICE_K=4 "
-                  "SPLIT_K=1 GROUP_M=1 CACHE_L1=0"},
-        {GK_BF16, "BLOCK_M=16 BLOCK_N=48 BLOCK_K=128 WARP_M=16 WARP_N=48 STAGES=3 SLICE_K=2 "
-                  "SPLIT_K=3 GROUP_M=1 CACHE_L1=0"}};
+    } forced[] = {{GK_F32, WIDE, 0,
+                   "BLOCK_M=16 BLOCK_N=48 BLOCK_K=128 WARP_M=16 WARP_N=48 STAGES=2 SLICE_K=4 "
+                   "SPLIT_K=1 GROUP_M=1 CACHE_L1=0"},
+                  {GK_BF16, WIDE, 1,
+                   "BLOCK_M=16 BLOCK_N=48 BLOCK_K=256 WARP_M=16 WARP_N=48 STAGES=3 SLICE_K=4 "
+                   "SPLIT_K=1 GROUP_M=1 CACHE_L1=0"},
+                  {GK_BF16, 104, 1,
+                   "BLOCK_M=16 BLOCK_N=48 BLOCK_K=128 WARP_M=16 WARP_N=48 STAGES=3 SLICE_K=2 "
+                   "SPLIT_K=3 GROUP_M=1 CACHE_L1=0"},
+                  {GK_BF16, 104, 1,
+                   "BLOCK_M=16 BLOCK_N=64 BLOCK_K=256 WARP_M=16 WARP_N=64 STAGES=2 SLICE_K=4 "
+                   "SPLIT_K=1 GROUP_M=1 CACHE_L1=0"}};
     (void)state;
     for (size_t f = 0; f < sizeof(forced) / sizeof(forced[0]); f++) {
-        const gk_tensor a = gk_matrix_strided(NULL, forced[f].dtype, 13, 600, 602, 1);
-        const gk_tensor b = gk_matrix_strided(NULL, forced[f].dtype, 600, 101, 1, 602);
-        const gk_tensor c = gk_matrix(NULL, GK_F32, 13, 101);
+        const gk_tensor a = gk_matrix_strided(NULL, forced[f].dtype, 13, DEEP, DEEP + 2, 1);
+        const gk_tensor b = gk_matrix_strided(NULL, forced[f].dtype, DEEP, WIDE, 1, DEEP + 2);
+        const gk_tensor c = gk_matrix_strided(NULL, GK_F32, 13, WIDE, forced[f].pitch, 1);
         const gk_plan_options options = {
             .struct_size = sizeof(options), .variant = "mma", .config = forced[f].config};
         op_operands o;
         gk_plan *plan;
         op_operands_create_as(&o, op_case_ctx, &a, &b, &c, 0);
         op_operands_pr(&o);
+        o.params.beta = forced[f].beta;
+        for (int64_t i = 0; i < 13 * WIDE; i++) {
+            op_buffer_set(&o.c, i / WIDE, i % WIDE, (double)(i % 5));
+        }
         const gk_call call = op_operands_call(&o);
         assert_gk_ok(gk_plan_create(&plan, op_case_ctx, "matmul", &call, &options));
         op_operands_upload(&o);
         assert_gk_ok(gk_plan_run(plan, &call, NULL));
         op_operands_fetch(&o);
-        for (int64_t i = 0; i < 13; i++) {
-            for (int64_t j = 0; j < 101; j++) {
-                double want = 0;
-                for (int64_t k = 0; k < 600; k++) {
-                    want += (double)(((i + k) % 3 - 1) * ((k + 2 * j) % 3 - 1));
-                }
-                assert_true(op_operands_c(&o, i, j) == want);
+        for (int64_t i = 0; i < 13 * WIDE; i++) {
+            double want = forced[f].beta * (double)(i % 5);
+            for (int64_t k = 0; k < DEEP; k++) {
+                want += (double)(((i / WIDE + k) % 3 - 1) * ((k + 2 * (i % WIDE)) % 3 - 1));
             }
+            assert_true(op_operands_c(&o, i / WIDE, i % WIDE) == want);
         }
         gk_plan_destroy(&plan);
         op_operands_destroy(&o);
@@ -459,7 +470,7 @@ int main(void)
         on_device(no_elements_then_a_call),
         on_device(padded_rows),
         on_device(odd_pointers),
-        on_device(tiles_of_48_columns),
+        on_device(few_rows_by_columns),
         on_device(relu_keeps_nan),
         on_device(tf32_keeps_nan),
         on_device(outputs_are_write_only),

@@ -46,8 +46,7 @@ gk_config *op_configs(const gk_variant *variant, const gk_problem *problem,
     }
     for (uint64_t i = 0; set_values(variant, false, i, &config); i++) {
         for (uint32_t j = 0; op_config_launch(variant, &config, j); j++) {
-            gk_reason reason = {""};
-            if (!variant->check(problem, device, &config, &reason)) {
+            if (!variant->check(problem, device, &config, NULL)) {
                 continue;
             }
             if (*count == capacity) {

@@ -308,9 +308,8 @@ static void run_config(job *j, const gk_config *config)
     op_harness *h = j->h;
     gk_plan_options options = {.struct_size = sizeof(options)};
     gk_plan *plan = NULL;
-    gk_reason reason = {""};
     op_config_text(j->item->variant, config, j->config, sizeof(j->config));
-    if (!j->item->variant->check(&j->problem, &h->device, config, &reason)) {
+    if (!j->item->variant->check(&j->problem, &h->device, config, NULL)) {
         atomic_fetch_add(&h->refused, 1);
         return;
     }
@@ -363,10 +362,9 @@ static bool draw_launch(const job *j, op_random *r, gk_config *config)
     const gk_variant *variant = j->item->variant;
     const uint32_t choices = launch_choices(variant);
     for (int tries = 0; tries < 16 && choices > 1; tries++) {
-        gk_reason reason = {""};
         op_config_launch(variant, config, op_random_below(r, choices));
         if (memcmp(config, &j->item->config, sizeof(*config)) != 0 &&
-            variant->check(&j->problem, &j->h->device, config, &reason)) {
+            variant->check(&j->problem, &j->h->device, config, NULL)) {
             return true;
         }
     }

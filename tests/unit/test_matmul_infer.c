@@ -525,6 +525,32 @@ static void depth_of_mma(void **state)
     assert_non_null(strstr(reason.text, "2147483648 tiles"));
 }
 
+/* 48 columns where B's rows lie along K; a warp has 64 beside no more than 16 rows. */
+static void columns_of_mma(void **state)
+{
+    (void)state;
+    const gk_device_info device = {
+        .cc = 80, .sm_count = 4, .smem_per_block_optin = 166912, .regs_per_block = 65536};
+    const gk_config by_48 = {{16, 48, 128, 16, 48, 3, 4, 1, 1}};
+    const gk_config by_64 = {{16, 64, 128, 16, 64, 3, 4, 1, 1}};
+    const gk_config more_rows = {{32, 64, 128, 16, 64, 3, 2, 1, 1}};
+    gk_reason reason = {""};
+    gk_problem p;
+    f.ta = gk_matrix_strided(f.a, GK_BF16, M, 16, 16, 1);
+    f.tb = gk_matrix_strided(f.b, GK_BF16, 16, N, 1, 16);
+    accepts(&p);
+    assert_true(gki_matmul_mma.check(&p, &device, &by_48, &reason));
+    assert_true(gki_matmul_mma.check(&p, &device, &by_64, &reason));
+    assert_false(gki_matmul_mma.check(&p, &device, &more_rows, &reason));
+    assert_non_null(strstr(reason.text, "16x64 loads too much"));
+    f.tb = gk_matrix_strided(f.b, GK_BF16, 16, N, 8, 1);
+    accepts(&p);
+    assert_true(gki_matmul_mma.check(&p, &device, &by_64, NULL));
+    assert_false(gki_matmul_mma.check(&p, &device, &by_48, NULL));
+    assert_false(gki_matmul_mma.check(&p, &device, &by_48, &reason));
+    assert_non_null(strstr(reason.text, "rows of 48 columns"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -552,6 +578,7 @@ int main(void)
         rule(layout_classes),
         rule(axes_of_one_element_suit_any_stride),
         rule(depth_of_mma),
+        rule(columns_of_mma),
     };
     return GK_TEST_MAIN(tests);
 }

@@ -250,6 +250,34 @@ static void test_large(void **state)
     assert_string_equal(judge(f, true), GKI_TRIAL_NONDETERMINISTIC);
 }
 
+/* Of 1, 2, 4 and 8 bytes; in a word, across two, and behind the last whole word. */
+static void test_find_poison(void **state)
+{
+    static const gk_dtype dtypes[] = {GK_E4M3, GK_BF16, GK_F32, GK_F64, GK_I8, GK_I32};
+    (void)state;
+    for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
+        const int64_t size = (int64_t)gk_dtype_size(dtypes[d]);
+        const unsigned char poison = gki_poison_byte(dtypes[d]);
+        for (int64_t n = 0; n <= 64; n += size) {
+            unsigned char bytes[64];
+            int64_t at = -1;
+            memset(bytes, 0x7e, sizeof(bytes));
+            assert_false(gki_find_poison(dtypes[d], bytes, n, &at));
+            for (int64_t hole = 0; hole < n; hole += size) {
+                memset(bytes, 0x7e, sizeof(bytes));
+                memset(bytes + hole, poison, (size_t)size);
+                assert_true(gki_find_poison(dtypes[d], bytes, n, &at));
+                assert_int_equal(at, hole);
+                /* All of it but the first byte, and that of the next. */
+                const int64_t most = size > 1 && hole + size < n ? size : size - 1;
+                bytes[hole] = 0x7e;
+                memset(bytes + hole + 1, poison, (size_t)most);
+                assert_false(gki_find_poison(dtypes[d], bytes, n, &at));
+            }
+        }
+    }
+}
+
 static void test_output_that_is_read(void **state)
 {
     fixture *f = *state;
@@ -301,6 +329,7 @@ int main(void)
         TEST(test_inputs_are_constant),
         TEST(test_sparse_strides_are_shortened),
         TEST(test_large),
+        TEST(test_find_poison),
         TEST(test_output_that_is_read),
         TEST(test_sets),
     };
