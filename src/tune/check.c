@@ -14,8 +14,8 @@ static gk_status fits_reduced(gki_session *s, const gki_entrant *e, bool *fits, 
 {
     gki_rendered rendered;
     *fits = false;
-    if (!gki_config_check(e->candidate.variant, &s->reduced.problem, &s->info, &e->candidate.config,
-                          why)) {
+    if (!gki_config_serves(e->candidate.variant, &s->reduced.problem, &s->info,
+                           &e->candidate.config, why)) {
         return GK_OK;
     }
     if (s->real.operands == NULL) {

@@ -128,8 +128,8 @@ static gk_status exclude_for_emulation(gki_session *s)
         return gki_fail_nomem("tune", s->n_space * sizeof(*runs));
     }
     for (uint32_t i = 0; i < s->n_space; i++) {
-        runs[i] = !s->excluded[i] && gki_config_check(s->space[i].variant, &reduced, &s->info,
-                                                      &s->space[i].config, NULL);
+        runs[i] = !s->excluded[i] && gki_config_serves(s->space[i].variant, &reduced, &s->info,
+                                                       &s->space[i].config, NULL);
         left += runs[i] ? 1 : 0;
     }
     s->no_reduced = left == 0;

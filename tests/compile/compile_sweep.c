@@ -293,8 +293,8 @@ static void add_all(jobs *list, const classes *problems, job *base, bool one_eac
         const uint32_t start = turn;
         for (uint32_t c = 0; c < problems->n_items && !(one_each && list->n_items > before); c++) {
             base->problem = &problems->items[(start + c) % problems->n_items];
-            if (gki_config_check(base->variant, base->problem, gki_jit_device(base->jit),
-                                 &base->config, NULL)) {
+            if (gki_config_serves(base->variant, base->problem, gki_jit_device(base->jit),
+                                  &base->config, NULL)) {
                 add_job(list, first, base);
                 turn = start + c + 1;
             }
@@ -312,8 +312,8 @@ static bool draw(job *base, gki_rng *rng)
             uint64_t index = param->at_launch != 0 ? 0 : gki_rng_below(rng, param->n_values);
             base->config.values[p] = param->values[index];
         }
-        if (gki_config_check(base->variant, base->problem, gki_jit_device(base->jit), &base->config,
-                             NULL)) {
+        if (gki_config_serves(base->variant, base->problem, gki_jit_device(base->jit),
+                              &base->config, NULL)) {
             return true;
         }
     }
