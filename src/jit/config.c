@@ -197,6 +197,57 @@ bool gki_config_check(const gk_variant *variant, const gk_problem *problem,
            gki_config_serves(variant, problem, device, config, reason);
 }
 
+bool gki_config_first(gki_config_walk *walk, const gk_variant *variant)
+{
+    memset(walk, 0, sizeof *walk);
+    walk->variant = variant;
+    for (uint32_t i = 0; i < variant->n_params; i++) {
+        if (variant->params[i].n_values == 0) {
+            return false;
+        }
+        walk->config.values[i] = variant->params[i].values[0];
+    }
+    return true;
+}
+
+/* The next value of the last param that has one, of the first `n`; the first again of all others
+ * behind it. */
+static bool step(gki_config_walk *walk, uint32_t n)
+{
+    for (uint32_t i = n; i-- > 0;) {
+        const gk_param *param = &walk->variant->params[i];
+        const bool more = ++walk->at[i] < param->n_values;
+        walk->at[i] = more ? walk->at[i] : 0;
+        walk->config.values[i] = param->values[walk->at[i]];
+        if (more) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool gki_config_next_kernel(gki_config_walk *walk)
+{
+    uint32_t n = walk->variant->n_params;
+    while (n > 0 && walk->variant->params[n - 1].at_launch != 0) {
+        n--;
+        walk->at[n] = 0;
+        walk->config.values[n] = walk->variant->params[n].values[0];
+    }
+    return step(walk, n);
+}
+
+bool gki_config_next(gki_config_walk *walk, bool served)
+{
+    uint32_t n = walk->variant->n_params;
+    bool first = true;
+    while (first && n > 0 && walk->variant->params[n - 1].at_launch != 0) {
+        n--;
+        first = walk->at[n] == 0;
+    }
+    return !served && first ? step(walk, n) : step(walk, walk->variant->n_params);
+}
+
 bool gki_kernel_fits(const gki_kernel *kernel, const gk_launch *launch,
                      const gk_device_info *device, gk_reason *reason)
 {

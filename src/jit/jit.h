@@ -63,6 +63,20 @@ bool gki_config_check(const gk_variant *variant, const gk_problem *problem,
  * those that are waited for. */
 void gki_config_launch(const gk_variant *variant, const gk_problem *problem,
                        const gk_device_info *device, const gk_config *config, gk_launch *out);
+/* A variant's configurations, one after the other: the last param's values change fastest. */
+typedef struct gki_config_walk {
+    const gk_variant *variant;
+    gk_config config; /* the present one */
+    uint32_t at[GK_MAX_PARAMS];
+} gki_config_walk;
+
+/* Begins with the first value of each param; false if one has no value. The variant has room. */
+bool gki_config_first(gki_config_walk *walk, const gk_variant *variant);
+/* On to the next; false behind the last. One that was refused with the first of all values set at
+ * launch is refused with the others, too, and they are passed over. */
+bool gki_config_next(gki_config_walk *walk, bool served);
+/* On to the next that differs in what is compiled in. */
+bool gki_config_next_kernel(gki_config_walk *walk);
 const gk_variant *gki_variant_find(const gk_op_desc *op, const char *name);
 
 /* --- identities (key.c) --- */

@@ -212,7 +212,7 @@ static int64_t block_share(const roles *r, const shape *s, const int32_t *v)
 }
 
 /* Groups to ask for before the wait for the kernel in front: fewer leave memory idle, and where
- * one is all there is, it is asked for twice. */
+ * one is all there is, it is asked for twice. All of K decides, for K is shared at launch. */
 static int32_t prefetched(int64_t groups)
 {
     return groups < 2 ? 0 : groups < 6 ? 1 : 2;
@@ -225,11 +225,14 @@ static bool check_prefetch(const gk_device_info *device, const roles *r, const s
     if (device->is_emulated) {
         return true;
     }
-    const int64_t groups = gki_ceil_div(block_share(r, s, v), s->block_k);
+    const int64_t groups = gki_ceil_div(r->k, s->block_k);
     const int32_t wanted = device->cc < 90 ? 0 : prefetched(groups);
     if (v[PREFETCH] != wanted) {
-        return gk_refuse(reason, "PREFETCH is %d, a block with %lld groups of vectors wants %d",
-                         (int)v[PREFETCH], (long long)groups, (int)wanted);
+        return gk_refuse(reason, "PREFETCH is %d, %lld groups of vectors want %d", (int)v[PREFETCH],
+                         (long long)groups, (int)wanted);
+    }
+    if (wanted > 0 && block_share(r, s, v) <= s->block_k) {
+        return gk_refuse(reason, "a block has one group of vectors and would ask for it twice");
     }
     return true;
 }

@@ -16,9 +16,9 @@ enum {
     WARP_N,
     STAGES,
     SLICE_K,
+    CACHE_L1,
     SPLIT_K,
     GROUP_M,
-    CACHE_L1,
     N_PARAMS,
 };
 
@@ -29,9 +29,9 @@ static const int32_t warp_m_values[] = {16, 32, 64};
 static const int32_t warp_n_values[] = {16, 32, 48, 64};
 static const int32_t stages_values[] = {2, 3, 4, 6};
 static const int32_t slice_k_values[] = {1, 2, 4, 8};
+static const int32_t cache_l1_values[] = {0, 1};
 static const int32_t split_k_values[] = {1, 2, 3, 4, 6, 8, 16, 32, 64};
 static const int32_t group_m_values[] = {1, 4, 16};
-static const int32_t cache_l1_values[] = {0, 1};
 
 #define VALUES(list) list, sizeof(list) / sizeof((list)[0])
 
@@ -43,9 +43,9 @@ static const gk_param params[N_PARAMS] = {
     [WARP_N] = {"WARP_N", "x", VALUES(warp_n_values), 0},
     [STAGES] = {"STAGES", "_s", VALUES(stages_values), 0},
     [SLICE_K] = {"SLICE_K", "_k", VALUES(slice_k_values), 0},
+    [CACHE_L1] = {"CACHE_L1", "_l", VALUES(cache_l1_values), 0},
     [SPLIT_K] = {"SPLIT_K", "", VALUES(split_k_values), 1},
     [GROUP_M] = {"GROUP_M", "", VALUES(group_m_values), 1},
-    [CACHE_L1] = {"CACHE_L1", "_l", VALUES(cache_l1_values), 0},
 };
 
 static const int64_t MAX_PARTIALS = INT64_C(256) << 20;

@@ -359,7 +359,7 @@ static bool check_launch(const gk_problem *problem, const gk_device_info *device
     if (clusters > seats && v[WGMMA_OVERLAP] != several && !device->is_emulated) {
         return gk_refuse(reason, "OVERLAP has one value where a block has several tiles");
     }
-    if (v[WGMMA_PINGPONG] && clusters <= seats) {
+    if (v[WGMMA_PINGPONG] && s->rows * s->cols <= seats) {
         return gk_refuse(reason, "PINGPONG is for several tiles a block");
     }
     if (v[WGMMA_SPLIT_K] > 1) {

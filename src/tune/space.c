@@ -22,44 +22,11 @@ typedef struct walk {
     gk_config refused_config;
 } walk;
 
-static bool next_config(const gk_variant *variant, uint32_t *at, gk_config *config)
-{
-    for (uint32_t i = variant->n_params; i-- > 0;) {
-        at[i]++;
-        if (at[i] < variant->params[i].n_values) {
-            config->values[i] = variant->params[i].values[at[i]];
-            return true;
-        }
-        at[i] = 0;
-        config->values[i] = variant->params[i].values[0];
-    }
-    return false;
-}
-
-/* True if every at-launch param of the configuration has its first value. */
-static bool least_demanding(const gk_variant *variant, const uint32_t *at)
-{
-    for (uint32_t i = variant->n_params; i-- > 0 && variant->params[i].at_launch != 0;) {
-        if (at[i] != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Goes to the last of the configurations that share the compiled-in values. */
-static void skip_launch_values(const gk_variant *variant, uint32_t *at)
-{
-    for (uint32_t i = variant->n_params; i-- > 0 && variant->params[i].at_launch != 0;) {
-        at[i] = variant->params[i].n_values - 1;
-    }
-}
-
 static gk_status visit_config(walk *w, const gk_variant *variant, const gk_config *config,
-                              bool *refused)
+                              bool *served)
 {
-    *refused = !gki_config_serves(variant, w->problem, w->device, config, NULL);
-    if (*refused) {
+    *served = gki_config_serves(variant, w->problem, w->device, config, NULL);
+    if (!*served) {
         w->refused = variant;
         w->refused_config = *config;
         return GK_OK;
@@ -74,8 +41,7 @@ static gk_status visit_config(walk *w, const gk_variant *variant, const gk_confi
 
 static gk_status walk_variant(walk *w, const gk_variant *variant)
 {
-    uint32_t at[GK_MAX_PARAMS] = {0};
-    gk_config config = {{0}};
+    gki_config_walk at;
     uint64_t size = 1;
     gk_reason reason;
     if (!gki_variant_has_room(variant, &reason)) {
@@ -83,27 +49,20 @@ static gk_status walk_variant(walk *w, const gk_variant *variant)
     }
     for (uint32_t i = 0; i < variant->n_params; i++) {
         size *= variant->params[i].n_values;
-        if (variant->params[i].n_values > 0) {
-            config.values[i] = variant->params[i].values[0];
-        }
     }
     w->total += size;
-    if (size == 0) {
-        return GK_OK;
-    }
-    if (variant->min_cc > w->device->cc) {
+    bool more = gki_config_first(&at, variant);
+    if (more && variant->min_cc > w->device->cc) {
         w->refused = variant;
-        w->refused_config = config;
+        w->refused_config = at.config;
         return GK_OK;
     }
-    gk_status status;
-    do {
-        bool refused;
-        status = visit_config(w, variant, &config, &refused);
-        if (refused && least_demanding(variant, at)) {
-            skip_launch_values(variant, at);
-        }
-    } while (status == GK_OK && next_config(variant, at, &config));
+    gk_status status = GK_OK;
+    while (status == GK_OK && more) {
+        bool served;
+        status = visit_config(w, variant, &at.config, &served);
+        more = gki_config_next(&at, served);
+    }
     return status;
 }
 
@@ -211,7 +170,7 @@ gk_status gki_guess(const gk_op_desc *op, const gk_problem *problem, const gk_de
     if (status != GK_OK) {
         return status;
     }
-    if (best.variant == NULL && w.total == 0) {
+    if (best.variant == NULL && w.refused == NULL) {
         return gk_fail(GK_ERR_NO_CONFIG, "tune", "%s has no configurations", op->name);
     }
     if (best.variant == NULL) {

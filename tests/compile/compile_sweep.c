@@ -260,35 +260,15 @@ static void add_job(jobs *list, uint32_t first, const job *candidate)
     list->items[list->n_items++] = added;
 }
 
-/* Configurations differ in what is compiled in; launch-time values stay at their first. */
-static bool next_config(const gk_variant *variant, uint32_t *digits, gk_config *config)
-{
-    uint32_t i = 0;
-    for (; i < variant->n_params; i++) {
-        const gk_param *param = &variant->params[i];
-        if (param->at_launch == 0 && digits[i] + 1 < param->n_values) {
-            digits[i]++;
-            break;
-        }
-        digits[i] = 0;
-    }
-    for (uint32_t p = 0; p < variant->n_params; p++) {
-        config->values[p] = variant->params[p].values[digits[p]];
-    }
-    return i < variant->n_params;
-}
-
 /* Each configuration for every class that it can serve, or for one of them, by turns. */
 static void add_all(jobs *list, const classes *problems, job *base, bool one_each)
 {
     const uint32_t first = list->n_items;
-    uint32_t digits[GK_MAX_PARAMS] = {0};
+    gki_config_walk walk;
     uint32_t turn = 0;
-    memset(&base->config, 0, sizeof(base->config));
-    for (uint32_t p = 0; p < base->variant->n_params; p++) {
-        base->config.values[p] = base->variant->params[p].values[0];
-    }
-    do {
+    for (bool more = gki_config_first(&walk, base->variant); more;
+         more = gki_config_next_kernel(&walk)) {
+        base->config = walk.config;
         const uint32_t before = list->n_items;
         const uint32_t start = turn;
         for (uint32_t c = 0; c < problems->n_items && !(one_each && list->n_items > before); c++) {
@@ -299,7 +279,7 @@ static void add_all(jobs *list, const classes *problems, job *base, bool one_eac
                 turn = start + c + 1;
             }
         }
-    } while (next_config(base->variant, digits, &base->config));
+    }
 }
 
 /* A random configuration for the problem; false if none was found. */

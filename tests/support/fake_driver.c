@@ -234,6 +234,16 @@ static gk_status fake_compile(gki_device *device, const char *source, gki_compil
     return GK_OK;
 }
 
+/* Their copy; empty if there are none. */
+static char *constants_of(const char *source)
+{
+    static const char begin[] = "#line 1 \"constants\"\n";
+    const char *text = strstr(source, begin);
+    text = text ? text + sizeof begin - 1 : "";
+    const char *end = strstr(text, "#line ");
+    return strndup(text, end ? (size_t)(end - text) : strlen(text));
+}
+
 static gk_status fake_module_load(gki_device *device, const void *code, size_t size,
                                   const char *kernel, gki_module **out)
 {
@@ -254,15 +264,18 @@ static gk_status fake_module_load(gki_device *device, const void *code, size_t s
     }
     fake_module *module = calloc(1, sizeof *module);
     char *source = strndup((const char *)code + MAGIC_SIZE, size - MAGIC_SIZE);
-    if (!module || !source) {
+    char *constants = source ? constants_of(source) : NULL;
+    if (!module || !constants) {
         die("out of memory");
     }
-    if (!kernel_name(source, name) || strcmp(name, kernel) != 0) {
+    const bool found = kernel_name(source, name) && strcmp(name, kernel) == 0;
+    free(source);
+    if (!found) {
         free(module);
-        free(source);
+        free(constants);
         return gk_fail(GK_ERR_DEVICE, "fake", "the code holds no kernel %s", kernel);
     }
-    module->source = source;
+    module->constants = constants;
     module->rule = rule;
     snprintf(module->kernel, sizeof module->kernel, "%s", kernel);
     module->base.registers = rule->registers;
@@ -278,7 +291,7 @@ static void fake_module_unload(gki_device *device, gki_module *base)
     fake_module *module = (fake_module *)(void *)base;
     if (module) {
         atomic_fetch_sub(&of(device)->live_modules, 1);
-        free(module->source);
+        free(module->constants);
         free(module);
     }
 }
@@ -474,7 +487,7 @@ bool fake_module_constant(const fake_module *module, const char *name, int64_t *
     char text[FAKE_NAME];
     for (size_t i = 0; i < 2; i++) {
         snprintf(text, sizeof text, "constexpr %s %s = ", kinds[i], name);
-        const char *p = strstr(module->source, text);
+        const char *p = strstr(module->constants, text);
         if (p) {
             p += strlen(text);
             *value = strncmp(p, "true", 4) == 0 ? 1 : strtoll(p, NULL, 10);

@@ -50,7 +50,7 @@ typedef struct fake_rule {
 typedef struct fake_module {
     gki_module base;
     char kernel[FAKE_NAME];
-    char *source; /* what was compiled */
+    char *constants; /* the lines that were compiled before the template */
     fake_rule *rule;
 } fake_module;
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/jit.h"
+
 void op_config_text(const gk_variant *variant, const gk_config *config, char *out, size_t size)
 {
     size_t used = 0;
@@ -15,13 +17,11 @@ void op_config_text(const gk_variant *variant, const gk_config *config, char *ou
     }
 }
 
-/* Sets the values of the params of one kind by the digits of `index`, the first param's fastest;
- * false past the last. */
-static bool set_values(const gk_variant *variant, bool at_launch, uint64_t index, gk_config *config)
+bool op_config_launch(const gk_variant *variant, gk_config *config, uint32_t index)
 {
     for (uint32_t i = 0; i < variant->n_params; i++) {
         const gk_param *param = &variant->params[i];
-        if ((param->at_launch != 0) == at_launch) {
+        if (param->at_launch != 0) {
             config->values[i] = param->values[index % param->n_values];
             index /= param->n_values;
         }
@@ -29,41 +29,32 @@ static bool set_values(const gk_variant *variant, bool at_launch, uint64_t index
     return index == 0;
 }
 
-bool op_config_launch(const gk_variant *variant, gk_config *config, uint32_t index)
-{
-    return set_values(variant, true, index, config);
-}
-
 gk_config *op_configs(const gk_variant *variant, const gk_problem *problem,
                       const gk_device_info *device, bool baked, uint32_t *count)
 {
     gk_config *found = NULL;
     uint32_t capacity = 0;
-    gk_config config = {{0}};
+    gki_config_walk walk;
     *count = 0;
     if (variant->check == NULL || device->cc < variant->min_cc) {
         return NULL;
     }
-    for (uint64_t i = 0; set_values(variant, false, i, &config); i++) {
-        for (uint32_t j = 0; op_config_launch(variant, &config, j); j++) {
-            if (!variant->check(problem, device, &config, NULL)) {
-                continue;
+    for (bool more = gki_config_first(&walk, variant); more;) {
+        const bool served = variant->check(problem, device, &walk.config, NULL);
+        if (served && *count == capacity) {
+            capacity = capacity != 0 ? 2 * capacity : 256;
+            gk_config *grown = realloc(found, capacity * sizeof(*found));
+            if (grown == NULL) {
+                free(found);
+                *count = 0;
+                return NULL;
             }
-            if (*count == capacity) {
-                capacity = capacity != 0 ? 2 * capacity : 256;
-                gk_config *grown = realloc(found, capacity * sizeof(*found));
-                if (grown == NULL) {
-                    free(found);
-                    *count = 0;
-                    return NULL;
-                }
-                found = grown;
-            }
-            found[(*count)++] = config;
-            if (baked) {
-                break;
-            }
+            found = grown;
         }
+        if (served) {
+            found[(*count)++] = walk.config;
+        }
+        more = baked ? gki_config_next_kernel(&walk) : gki_config_next(&walk, served);
     }
     return found;
 }

@@ -1,4 +1,4 @@
-/* The configurations of a variant, from its public descriptor. */
+/* The configurations of a variant. */
 #ifndef OP_CONFIGS_H
 #define OP_CONFIGS_H
 
@@ -9,7 +9,7 @@ void op_config_text(const gk_variant *variant, const gk_config *config, char *ou
 
 /*
  * The configurations that variant->check takes for the problem, freed with free(). baked: one for
- * each compiled kernel, with the first launch-time values that pass; otherwise all. NULL if there
+ * each compiled kernel, with the first launch-time values; otherwise all. NULL if there
  * are none (*count 0) or memory is out.
  */
 gk_config *op_configs(const gk_variant *variant, const gk_problem *problem,

@@ -1,7 +1,6 @@
 /*
  * Runs forced configurations of an op on guarded, poisoned buffers and compares every element with
- * the op's reference. Knows the public API only, so that one binary runs wherever the library, its
- * SQLite and a driver do.
+ * the op's reference.
  */
 #ifndef OP_HARNESS_H
 #define OP_HARNESS_H

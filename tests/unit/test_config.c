@@ -192,6 +192,52 @@ static void test_launch_as_the_device_can(void **state)
     toy_reset();
 }
 
+static void test_walk(void **state)
+{
+    (void)state;
+    static const int32_t ms[] = {16, 32, 64};
+    static const int32_t ks[] = {8, 16};
+    static const int32_t splits[] = {1, 2, 4};
+    gki_config_walk walk;
+    assert_true(gki_config_first(&walk, &toy_plain));
+    for (uint32_t i = 0; i < 18; i++) {
+        const gk_config expected = toy_config(ms[i / 6], ks[i / 3 % 2], splits[i % 3]);
+        assert_memory_equal(&walk.config, &expected, sizeof(expected));
+        /* Those that differ at launch are passed over only behind the first of them. */
+        assert_int_equal(gki_config_next(&walk, i % 3 == 0), i < 17);
+    }
+    assert_true(gki_config_first(&walk, &toy_plain));
+    for (uint32_t i = 0; i < 6; i++) {
+        const gk_config expected = toy_config(ms[i / 2], ks[i % 2], 1);
+        assert_memory_equal(&walk.config, &expected, sizeof(expected));
+        if (i % 2 == 0) {
+            assert_true(gki_config_next(&walk, false));
+            continue;
+        }
+        assert_true(gki_config_next(&walk, true));
+        assert_int_equal(walk.config.values[TOY_SPLIT], 2);
+        assert_int_equal(gki_config_next_kernel(&walk), i < 5);
+    }
+}
+
+static void test_walk_of_nothing(void **state)
+{
+    (void)state;
+    gk_param params[TOY_N_PARAMS];
+    gk_variant variant = toy_plain;
+    gki_config_walk walk;
+    variant.n_params = 0;
+    assert_true(gki_config_first(&walk, &variant));
+    assert_false(gki_config_next(&walk, true));
+    assert_false(gki_config_next(&walk, false));
+    assert_false(gki_config_next_kernel(&walk));
+    memcpy(params, toy_plain.params, sizeof(params));
+    params[TOY_BLOCK_K].n_values = 0;
+    variant.params = params;
+    variant.n_params = TOY_N_PARAMS;
+    assert_false(gki_config_first(&walk, &variant));
+}
+
 static void test_find_variant(void **state)
 {
     (void)state;
@@ -213,6 +259,8 @@ int main(void)
         cmocka_unit_test(test_check_accepts),
         cmocka_unit_test(test_check_refuses),
         cmocka_unit_test(test_launch_as_the_device_can),
+        cmocka_unit_test(test_walk),
+        cmocka_unit_test(test_walk_of_nothing),
         cmocka_unit_test(test_find_variant),
     };
     return GK_TEST_MAIN(tests);

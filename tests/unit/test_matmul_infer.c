@@ -511,8 +511,8 @@ static void depth_of_mma(void **state)
     static const int64_t depth = 64;
     const gk_device_info device = {
         .cc = 80, .sm_count = 4, .smem_per_block_optin = 166912, .regs_per_block = 65536};
-    /* BLOCK_M, BLOCK_N, BLOCK_K, WARP_M, WARP_N, STAGES, SLICE_K, SPLIT_K, GROUP_M */
-    const gk_config config = {{64, 64, 64, 32, 32, 3, 1, 1, 1}};
+    /* BLOCK_M, BLOCK_N, BLOCK_K, WARP_M, WARP_N, STAGES, SLICE_K, CACHE_L1, SPLIT_K, GROUP_M */
+    const gk_config config = {{64, 64, 64, 32, 32, 3, 1, 0, 1, 1}};
     gk_reason reason = {""};
     gk_problem p;
     f.ta = gk_matrix_strided(f.a, GK_BF16, M, INT32_MAX * depth, 1, 0);
@@ -531,9 +531,9 @@ static void columns_of_mma(void **state)
     (void)state;
     const gk_device_info device = {
         .cc = 80, .sm_count = 4, .smem_per_block_optin = 166912, .regs_per_block = 65536};
-    const gk_config by_48 = {{16, 48, 128, 16, 48, 3, 4, 1, 1}};
-    const gk_config by_64 = {{16, 64, 128, 16, 64, 3, 4, 1, 1}};
-    const gk_config more_rows = {{32, 64, 128, 16, 64, 3, 2, 1, 1}};
+    const gk_config by_48 = {{16, 48, 128, 16, 48, 3, 4, 0, 1, 1}};
+    const gk_config by_64 = {{16, 64, 128, 16, 64, 3, 4, 0, 1, 1}};
+    const gk_config more_rows = {{32, 64, 128, 16, 64, 3, 2, 0, 1, 1}};
     gk_reason reason = {""};
     gk_problem p;
     f.ta = gk_matrix_strided(f.a, GK_BF16, M, 16, 16, 1);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -34,20 +35,26 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+/* More than the frame of a function that leaves a fiber takes. */
+enum { GKI_SANITIZER_FRAME = 1024 };
+
 typedef struct gki_sanitizer_stack {
-    void *bottom;
+    unsigned char *bottom;
     size_t bytes;
+    size_t used; /* of them, at the upper end, when the fiber was last left */
     const void *caller_bottom;
     size_t caller_bytes;
     void *tsan;
     void *tsan_caller;
 } gki_sanitizer_stack;
 
-/* Forgets the fiber's last run. */
+/* Forgets the fiber's last run. Frames deeper than those it was left in have cleaned up behind
+ * themselves. */
 static inline void gki_sanitizer_reset(gki_sanitizer_stack *s)
 {
 #if GKI_ASAN
-    __asan_unpoison_memory_region(s->bottom, s->bytes);
+    __asan_unpoison_memory_region(s->bottom + s->bytes - s->used, s->used);
+    s->used = 0;
 #endif
 #if GKI_TSAN
     if (s->tsan != NULL) {
@@ -94,6 +101,9 @@ static inline void *gki_sanitizer_leave(gki_sanitizer_stack *s, bool last)
 {
     void *saved = NULL;
 #if GKI_ASAN
+    const uintptr_t top = (uintptr_t)s->bottom + s->bytes;
+    const size_t used = top - (uintptr_t)__builtin_frame_address(0) + GKI_SANITIZER_FRAME;
+    s->used = used < s->bytes ? used : s->bytes;
     __sanitizer_start_switch_fiber(last ? NULL : &saved, s->caller_bottom, s->caller_bytes);
 #endif
 #if GKI_TSAN

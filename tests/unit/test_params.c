@@ -1,0 +1,133 @@
+/* What gk/extend.h says of tunables holds for those of every op. */
+#include "support/gk_test.h"
+
+#include <string.h>
+
+#include "base/rng.h"
+#include "jit/jit.h"
+#include "support/fake_driver.h"
+
+static gk_device_info hopper(void)
+{
+    fake_device *fake = fake_device_create();
+    gk_device_info info = fake->info;
+    fake_device_destroy(&fake);
+    info.cc = 90;
+    return info;
+}
+
+static void each_variant(void (*check)(const gk_op_desc *op, const gk_variant *variant))
+{
+    const gk_op_desc *op;
+    for (uint32_t i = 0; (op = gk_op_at(i)) != NULL; i++) {
+        for (uint32_t v = 0; v < op->n_variants; v++) {
+            check(op, op->variants[v]);
+        }
+    }
+}
+
+static void check_order(const gk_op_desc *op, const gk_variant *variant)
+{
+    for (uint32_t i = 0; i < variant->n_params; i++) {
+        const gk_param *param = &variant->params[i];
+        if (i > 0 && param->at_launch < variant->params[i - 1].at_launch) {
+            fail_msg("%s %s: %s comes last but is compiled in", op->name, variant->name,
+                     param->name);
+        }
+        for (uint32_t j = 1; j < param->n_values; j++) {
+            assert_true(param->values[j - 1] < param->values[j]);
+        }
+    }
+}
+
+static void values_ascend_and_launch_comes_last(void **state)
+{
+    (void)state;
+    each_variant(check_order);
+}
+
+/* False if there is no such problem. */
+static bool describe(const gk_op_desc *op, const gk_preset *preset, const gk_case *item,
+                     gk_problem *problem)
+{
+    gk_tensor tensors[GK_MAX_ARGS];
+    gk_call call;
+    memset(tensors, 0, sizeof(tensors));
+    memset(&call, 0, sizeof(call));
+    memset(problem, 0, sizeof(*problem));
+    for (uint32_t i = 0; i < op->n_attrs; i++) {
+        call.attrs[i] = op->attrs[i].default_value;
+    }
+    gk_preset_apply(preset, &call);
+    if (op->example(item, tensors, &call) != GK_OK) {
+        return false;
+    }
+    for (uint64_t i = 0; i < GK_MAX_ARGS; i++) {
+        const uint64_t offset = (uint64_t)item->offset * gk_dtype_size((gk_dtype)tensors[i].dtype);
+        tensors[i].data = (void *)(uintptr_t)(((i + 1) << 44) + offset);
+    }
+    return op->infer(&call, problem) == GK_OK && op->is_empty(problem) == 0;
+}
+
+static uint32_t served;
+
+/* What is refused with the first values at launch is refused with others, drawn at random, too. */
+static void check_refusals(const gk_op_desc *op, const gk_variant *variant,
+                           const gk_problem *problem)
+{
+    const gk_device_info device = hopper();
+    gki_config_walk walk;
+    gki_rng rng;
+    gki_rng_seed(&rng, 1);
+    for (bool more = gki_config_first(&walk, variant); more; more = gki_config_next_kernel(&walk)) {
+        gk_config config = walk.config;
+        if (gki_config_serves(variant, problem, &device, &config, NULL)) {
+            served++;
+            continue;
+        }
+        for (uint32_t p = variant->n_params; p-- > 0 && variant->params[p].at_launch != 0;) {
+            const gk_param *param = &variant->params[p];
+            config.values[p] = param->values[gki_rng_below(&rng, param->n_values)];
+        }
+        if (gki_config_serves(variant, problem, &device, &config, NULL)) {
+            char text[GKI_CONFIG_TEXT];
+            gk_reason reason = {""};
+            gki_config_text(variant, &config, text, sizeof(text));
+            (void)gki_config_serves(variant, problem, &device, &walk.config, &reason);
+            fail_msg("%s %s serves %s, but with the first values at launch: %s", op->name,
+                     variant->name, text, reason.text);
+        }
+    }
+}
+
+static void check_cases(const gk_op_desc *op, const gk_variant *variant)
+{
+    served = 0;
+    for (uint32_t c = 0; c < op->n_cases; c++) {
+        for (uint32_t p = 0; p <= op->n_presets; p++) {
+            const gk_preset *preset = p < op->n_presets ? &op->presets[p] : NULL;
+            gk_problem problem;
+            if (describe(op, preset, &op->cases[c], &problem)) {
+                check_refusals(op, variant, &problem);
+            }
+        }
+    }
+    if (served == 0) {
+        fail_msg("no draw of %s %s serves a case", op->name, variant->name);
+    }
+}
+
+static void first_values_at_launch_are_served_first(void **state)
+{
+    (void)state;
+    each_variant(check_cases);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_ascend_and_launch_comes_last),
+        cmocka_unit_test(first_values_at_launch_are_served_first),
+    };
+    return GK_TEST_MAIN(tests);
+}
