@@ -168,12 +168,6 @@ static void run_untuned(void)
     compare("untuned", "");
 }
 
-static uint32_t kernels_per_variant(void)
-{
-    const char *text = getenv("GK_TEST_CONFIGS");
-    return text != NULL ? (uint32_t)strtoul(text, NULL, 10) : op_test_is_cpu() ? 2 : 0;
-}
-
 /* False if the engine refuses the configuration. */
 static bool run_forced(const gk_variant *variant, const gk_config *config)
 {
@@ -212,11 +206,10 @@ static void run_every(void)
     assert_gk_ok(gk_device_info_get(op_case_ctx, &device));
     for (uint32_t v = 0; v < op->n_variants; v++) {
         uint32_t count;
-        gk_config *configs = op_configs(op->variants[v], &problem, &device, true, &count);
-        const uint32_t limit = kernels_per_variant();
-        const uint32_t wanted = limit > 0 && limit < count ? limit : count;
-        for (uint32_t i = 0; i < wanted; i++) {
-            gk_config config = configs[(2 * i + 1) * (uint64_t)count / (2 * wanted)];
+        gk_config *configs =
+            op_configs_spread(op->variants[v], &problem, &device, op_case_limit(), 0, &count);
+        for (uint32_t i = 0; i < count; i++) {
+            gk_config config = configs[i];
             for (uint32_t l = 0; op_config_launch(op->variants[v], &config, l); l++) {
                 ran += run_forced(op->variants[v], &config) ? 1 : 0;
             }

@@ -47,7 +47,7 @@ static void extraordinary_rows(void **state)
         for (int i = 0; i < 28; i++) {
             op_buffer_set(&r.args[X], i / 4, i % 4, in[i / 4][i % 4]);
         }
-        assert_true(rows_every_config(&r, rows_few(), check_extraordinary) == 31);
+        assert_true(rows_every_config(&r, op_case_limit(), check_extraordinary) == 31);
         rows_destroy(&r);
     }
 }
@@ -82,7 +82,7 @@ static void brain_softmax(void **state)
     for (int i = 0; i < 24; i++) {
         op_buffer_set(&r.args[X], i / 4, i % 4, in[i / 4][i % 4]);
     }
-    assert_true(rows_every_config(&r, rows_few(), check_brain) == 31);
+    assert_true(rows_every_config(&r, op_case_limit(), check_brain) == 31);
     rows_destroy(&r);
 }
 
@@ -99,7 +99,7 @@ static void sums_of_small_terms(void **state)
         for (int i = 0; i < 3 * COLS; i++) {
             op_buffer_set(&r.args[X], i / COLS, i % COLS, i % COLS == 77 ? 0 : small[i / COLS]);
         }
-        assert_true(rows_every_config(&r, rows_few(), rows_check_reference) == 31);
+        assert_true(rows_every_config(&r, op_case_limit(), rows_check_reference) == 31);
         rows_destroy(&r);
     }
 }
@@ -116,7 +116,7 @@ static void extraordinary_parts(void **state)
             op_buffer_set(&r.args[X], 0, j, j == 19000 ? (kind == 2 ? INF : 3) : -INF);
             op_buffer_set(&r.args[X], 1, j, kind == 1 && j == 12345 ? NOT : (double)(j % 7));
         }
-        assert_true((rows_every_config(&r, rows_few(), rows_check_reference) & 29) == 29);
+        assert_true((rows_every_config(&r, op_case_limit(), rows_check_reference) & 29) == 29);
         rows_destroy(&r);
     }
 }
@@ -138,7 +138,7 @@ static void one_column(void **state)
     for (int i = 0; i < 5; i++) {
         op_buffer_set(&r.args[X], i, 0, 3.5 * i - 7);
     }
-    assert_true(rows_every_config(&r, rows_few(), check_ones) == 31);
+    assert_true(rows_every_config(&r, op_case_limit(), check_ones) == 31);
     rows_destroy(&r);
 }
 
@@ -168,7 +168,7 @@ static void many_rows(void **state)
         rows_fetch(&r);
         check_five(&r, "the guess");
     } else {
-        (void)rows_every_config(&r, rows_few(), check_five);
+        (void)rows_every_config(&r, op_case_limit(), check_five);
     }
     rows_destroy(&r);
 }
@@ -204,13 +204,13 @@ static void strides_and_padding(void **state)
         const int row = i / 3;
         op_buffer_set(&r.args[X], row, i % 3, row + 5 * (i % 3));
     }
-    assert_true(rows_every_config(&r, rows_few(), check_columns) == 31);
+    assert_true(rows_every_config(&r, op_case_limit(), check_columns) == 31);
     rows_destroy(&r);
     rows_create(&r, "softmax", 0, 0, &padded, &padded, 0);
     for (int i = 0; i < 24; i++) {
         op_buffer_set(&r.args[X], i / 6, i % 6, (double)i);
     }
-    assert_true(rows_every_config(&r, rows_few(), check_padded) == 31);
+    assert_true(rows_every_config(&r, op_case_limit(), check_padded) == 31);
     rows_destroy(&r);
 }
 
@@ -262,7 +262,7 @@ static void half_precision_norm(void **state)
         op_buffer_set(&r.args[X], 2, j, j == 0 ? 400 : 0);
         op_buffer_set_at(&r.args[WEIGHT], j, 1);
     }
-    assert_true(rows_every_config(&r, rows_few(), check_half) == 31);
+    assert_true(rows_every_config(&r, op_case_limit(), check_half) == 31);
     rows_destroy(&r);
 }
 

@@ -115,7 +115,7 @@ static void in_place(void **state)
         r.in_place = true;
         fill(&r, (uint64_t)o);
         assert_true((one_each(&r) & 31) != 1);
-        const uint32_t most = op_test_is_cpu() ? 1 : rows_few();
+        const uint32_t most = op_test_is_cpu() ? 1 : op_case_limit();
         assert_true((rows_every_config(&r, most, rows_check_reference) & 31) == 31);
         rows_destroy(&r);
     }
@@ -159,7 +159,7 @@ static void variance_beside_a_mean(void **state)
                 op_buffer_set(&r.args[X], i, j, (j % 2 == 0 ? 4095.0 : 4097.0) + (double)i);
             }
         }
-        assert_true((rows_every_config(&r, rows_few(), rows_check_reference) & 25) == 25);
+        assert_true((rows_every_config(&r, op_case_limit(), rows_check_reference) & 25) == 25);
         rows_destroy(&r);
     }
 }
@@ -176,7 +176,7 @@ static void long_rows(void **state)
             const gk_tensor t = gk_matrix(NULL, dtype, shapes[s][0], shapes[s][1]);
             rows_create(&r, ops[o].op, ops[o].first, 1e-5, &t, &t, 1);
             fill(&r, (uint64_t)s);
-            assert_true((rows_every_config(&r, rows_few(), rows_check_reference) & 17) == 17);
+            assert_true((rows_every_config(&r, op_case_limit(), rows_check_reference) & 17) == 17);
             rows_destroy(&r);
         }
     }

@@ -17,6 +17,7 @@ static char start_tmp[2048];
 static char directory[4096];
 static const struct CMUnitTest *current;
 static size_t n_skipped;
+static char *compiler; /* $GK_CXX as the program was started with it */
 
 static _Noreturn void fatal(const char *what, const char *name)
 {
@@ -103,6 +104,9 @@ static int enter(void **state)
         setenv("XDG_CACHE_HOME", gk_test_path("xdg"), 1) != 0) {
         fatal("cannot set HOME to", directory);
     }
+    if (compiler != NULL && setenv("GK_CXX", compiler, 1) != 0) {
+        fatal("cannot set GK_CXX to", compiler);
+    }
     *state = current->initial_state;
     return current->setup_func != NULL ? current->setup_func(state) : 0;
 }
@@ -129,6 +133,8 @@ int gk_test_main(const struct CMUnitTest *tests, size_t count)
     }
     struct CMUnitTest *copies = wrapped + count;
     const char *filter = getenv("GK_TEST_FILTER");
+    const char *cxx = getenv("GK_CXX");
+    compiler = cxx != NULL ? strdup(cxx) : NULL;
     size_t n = 0;
     for (size_t i = 0; i < count; i++) {
         if (filter == NULL || strstr(tests[i].name, filter) != NULL) {
@@ -144,6 +150,7 @@ int gk_test_main(const struct CMUnitTest *tests, size_t count)
     n_skipped = 0;
     int failures = _cmocka_run_group_tests("gk", wrapped, n, NULL, NULL);
     free(wrapped);
+    free(compiler);
     if (failures != 0 || n == 0) {
         return 1;
     }

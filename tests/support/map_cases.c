@@ -128,15 +128,6 @@ void map_case_check_values(map_case *f, const char *config, const double *want, 
     }
 }
 
-static uint32_t wanted_of(uint32_t count)
-{
-    const char *text = getenv("GK_TEST_CONFIGS");
-    const uint32_t limit = text != NULL       ? (uint32_t)strtoul(text, NULL, 10)
-                           : op_test_is_cpu() ? 2
-                                              : 0;
-    return limit > 0 && limit < count ? limit : count;
-}
-
 uint32_t map_case_every_config(map_case *f, const double *want, uint32_t seed)
 {
     const gk_op_desc *op = gk_op_find("map", NULL);
@@ -150,12 +141,11 @@ uint32_t map_case_every_config(map_case *f, const double *want, uint32_t seed)
     for (uint32_t v = 0; v < op->n_variants; v++) {
         const gk_variant *variant = op->variants[v];
         uint32_t count;
-        gk_config *configs = op_configs(variant, &problem, &device, true, &count);
-        const uint32_t wanted = wanted_of(count);
-        for (uint32_t i = 0; i < wanted; i++) {
+        gk_config *configs =
+            op_configs_spread(variant, &problem, &device, op_case_limit(), seed, &count);
+        for (uint32_t i = 0; i < count; i++) {
             char text[256];
-            gk_config config =
-                configs[((2 * i + 1) * (uint64_t)count / (2 * wanted) + seed) % count];
+            gk_config config = configs[i];
             (void)op_config_launch(variant, &config, (seed + i) % 2);
             op_config_text(variant, &config, text, sizeof(text));
             const gk_plan_options options = {

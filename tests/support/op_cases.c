@@ -17,7 +17,7 @@ bool op_test_is_cpu(void)
     return strcmp(op_test_device(), "cpu") == 0;
 }
 
-static uint32_t kernels_per_variant(void)
+uint32_t op_case_limit(void)
 {
     const char *text = getenv("GK_TEST_CONFIGS");
     return text != NULL ? (uint32_t)strtoul(text, NULL, 10) : op_test_is_cpu() ? 2 : 0;
@@ -225,12 +225,10 @@ static uint32_t run_variant(gk_context *ctx, op_operands *o, const gk_problem *p
                             void *user)
 {
     uint32_t count, ran = 0;
-    gk_config *configs = op_configs(forced->variant, problem, device, true, &count);
-    const uint32_t limit = kernels_per_variant();
-    const uint32_t wanted = limit > 0 && limit < count ? limit : count;
-    for (uint32_t i = 0; i < wanted; i++) {
-        /* Spread over the list, its middle if only one is wanted. */
-        forced->config = configs[(2 * i + 1) * (uint64_t)count / (2 * wanted)];
+    gk_config *configs =
+        op_configs_spread(forced->variant, problem, device, op_case_limit(), 0, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        forced->config = configs[i];
         for (uint32_t l = 0; l == 0 || launch; l++) {
             if (launch && !op_config_launch(forced->variant, &forced->config, l)) {
                 break;

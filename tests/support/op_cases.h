@@ -1,6 +1,5 @@
 /* What matmul's case tests share: a context on the device under test, guarded operands, and forced
- * configurations. $GK_TEST_DEVICE names the device ("cpu" if unset); $GK_TEST_CONFIGS is how many
- * kernels of each variant a test forces, 0 = all (the default but on the CPU device: 2). */
+ * configurations. $GK_TEST_DEVICE names the device ("cpu" if unset). */
 #ifndef OP_CASES_H
 #define OP_CASES_H
 
@@ -18,6 +17,10 @@ typedef struct op_operands {
 
 const char *op_test_device(void);
 bool op_test_is_cpu(void);
+
+/* How many kernels of each variant a test forces, 0 = all: $GK_TEST_CONFIGS; if unset, all, but on
+ * the CPU device 2. */
+uint32_t op_case_limit(void);
 
 /* 0 if the device can be opened. Otherwise what main() returns, with the reason on stderr: 77, or 1
  * if $GK_TEST_REQUIRE_GPU is set. */

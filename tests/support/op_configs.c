@@ -58,3 +58,19 @@ gk_config *op_configs(const gk_variant *variant, const gk_problem *problem,
     }
     return found;
 }
+
+gk_config *op_configs_spread(const gk_variant *variant, const gk_problem *problem,
+                             const gk_device_info *device, uint32_t limit, uint32_t shift,
+                             uint32_t *count)
+{
+    uint32_t all;
+    gk_config *configs = op_configs(variant, problem, device, true, &all);
+    const uint32_t wanted = limit > 0 && limit < all ? limit : all;
+    gk_config *out = wanted > 0 ? malloc(wanted * sizeof(*out)) : NULL;
+    *count = out != NULL ? wanted : 0;
+    for (uint32_t i = 0; i < *count; i++) {
+        out[i] = configs[((2 * i + 1) * (uint64_t)all / (2 * wanted) + shift) % all];
+    }
+    free(configs);
+    return out;
+}

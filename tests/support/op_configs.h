@@ -15,6 +15,14 @@ void op_config_text(const gk_variant *variant, const gk_config *config, char *ou
 gk_config *op_configs(const gk_variant *variant, const gk_problem *problem,
                       const gk_device_info *device, bool baked, uint32_t *count);
 
+/*
+ * Of those, one for each compiled kernel, `limit` that are spread over the list (the middle one if
+ * it is 1) and `shift` places on; 0 = all.
+ */
+gk_config *op_configs_spread(const gk_variant *variant, const gk_problem *problem,
+                             const gk_device_info *device, uint32_t limit, uint32_t shift,
+                             uint32_t *count);
+
 /* The config with the launch-time value indices counted by `index`; false past the last. */
 bool op_config_launch(const gk_variant *variant, gk_config *config, uint32_t index);
 

@@ -156,17 +156,16 @@ uint32_t rows_every_config(rows *r, uint32_t limit, rows_check *f)
         const gk_variant *variant = op->variants[v];
         uint32_t count;
         char text[256];
-        gk_config *configs = op_configs(variant, &problem, &device, true, &count);
-        const uint32_t wanted = limit > 0 && limit < count ? limit : count;
-        for (uint32_t i = 0; i < wanted; i++) {
-            gk_config config = configs[(2 * i + 1) * (uint64_t)count / (2 * wanted)];
+        gk_config *configs = op_configs_spread(variant, &problem, &device, limit, 0, &count);
+        for (uint32_t i = 0; i < count; i++) {
+            gk_config config = configs[i];
             for (uint32_t l = 0; op_config_launch(variant, &config, l); l++) {
                 gk_reason reason = {""};
                 if (variant->check(&problem, &device, &config, &reason)) {
                     op_config_text(variant, &config, text, sizeof(text));
                     ran |= (uint32_t)rows_run_forced(r, variant, text, f) << v;
                 }
-                if (i + 1 < wanted) {
+                if (i + 1 < count) {
                     break;
                 }
             }
@@ -174,12 +173,6 @@ uint32_t rows_every_config(rows *r, uint32_t limit, rows_check *f)
         free(configs);
     }
     return ran;
-}
-
-uint32_t rows_few(void)
-{
-    const char *text = getenv("GK_TEST_CONFIGS");
-    return text != NULL ? (uint32_t)strtoul(text, NULL, 10) : op_test_is_cpu() ? 2 : 0;
 }
 
 void rows_near(const rows *r, const char *what, int64_t index, double want, double allowed)

@@ -40,7 +40,4 @@ bool rows_run_forced(rows *r, const gk_variant *variant, const char *config, row
  * the last. Returns the variants that ran, a bit for each. */
 uint32_t rows_every_config(rows *r, uint32_t limit, rows_check *f);
 
-/* $GK_TEST_CONFIGS, or its default. */
-uint32_t rows_few(void);
-
 #endif
