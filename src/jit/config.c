@@ -226,26 +226,33 @@ static bool step(gki_config_walk *walk, uint32_t n)
     return false;
 }
 
+/* How many params are compiled in: those set at launch come last. */
+static uint32_t compiled_count(const gk_variant *variant)
+{
+    uint32_t n = variant->n_params;
+    while (n > 0 && variant->params[n - 1].at_launch != 0) {
+        n--;
+    }
+    return n;
+}
+
 bool gki_config_next_kernel(gki_config_walk *walk)
 {
-    uint32_t n = walk->variant->n_params;
-    while (n > 0 && walk->variant->params[n - 1].at_launch != 0) {
-        n--;
-        walk->at[n] = 0;
-        walk->config.values[n] = walk->variant->params[n].values[0];
+    const uint32_t n = compiled_count(walk->variant);
+    for (uint32_t i = n; i < walk->variant->n_params; i++) {
+        walk->at[i] = 0;
+        walk->config.values[i] = walk->variant->params[i].values[0];
     }
     return step(walk, n);
 }
 
 bool gki_config_next(gki_config_walk *walk, bool served)
 {
-    uint32_t n = walk->variant->n_params;
     bool first = true;
-    while (first && n > 0 && walk->variant->params[n - 1].at_launch != 0) {
-        n--;
-        first = walk->at[n] == 0;
+    for (uint32_t i = compiled_count(walk->variant); first && i < walk->variant->n_params; i++) {
+        first = walk->at[i] == 0;
     }
-    return !served && first ? step(walk, n) : step(walk, walk->variant->n_params);
+    return !served && first ? gki_config_next_kernel(walk) : step(walk, walk->variant->n_params);
 }
 
 bool gki_kernel_fits(const gki_kernel *kernel, const gk_launch *launch,

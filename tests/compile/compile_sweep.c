@@ -23,6 +23,7 @@
 #include "driver/cuda/nvrtc.h"
 #include "jit/jit.h"
 #include "op/op.h"
+#include "support/case_call.h"
 #include "support/parallel.h"
 
 enum { MAX_CLASSES = 1024, MAX_TRIES = 4000 };
@@ -125,15 +126,6 @@ static void add_optional(const gk_op_desc *op, gk_problem *problem)
     }
 }
 
-/* Addresses far apart, which infer() looks at and nobody touches. */
-static void place(const gk_case *item, gk_tensor *tensors)
-{
-    for (uint64_t i = 0; i < GK_MAX_ARGS; i++) {
-        uint64_t offset = (uint64_t)item->offset * gk_dtype_size((gk_dtype)tensors[i].dtype);
-        tensors[i].data = (void *)(uintptr_t)(((i + 1) << 44) + offset);
-    }
-}
-
 /* The case's problem with one attribute changed (attr < n_attrs), or with the optional arguments
  * present (attr == n_attrs), or as it is (attr > n_attrs). */
 static void add_case(classes *list, const gk_op_desc *op, uint16_t op_index, const gk_case *item,
@@ -142,18 +134,11 @@ static void add_case(classes *list, const gk_op_desc *op, uint16_t op_index, con
     gk_tensor tensors[GK_MAX_ARGS];
     gk_call call;
     gk_problem problem;
-    memset(tensors, 0, sizeof(tensors));
-    memset(&call, 0, sizeof(call));
     memset(&problem, 0, sizeof(problem));
-    for (uint32_t i = 0; i < op->n_attrs; i++) {
-        call.attrs[i] = op->attrs[i].default_value;
-    }
-    gk_preset_apply(preset, &call);
     problem.op = op_index;
-    if (op->example(item, tensors, &call) != GK_OK) {
+    if (case_call(op, preset, item, tensors, &call) != GK_OK) {
         return;
     }
-    place(item, tensors);
     if (attr < op->n_attrs) {
         call.attrs[attr] = value;
     }
@@ -315,7 +300,7 @@ static void add_sample(jobs *list, const classes *problems, job *base, const opt
         order[i - 1] = order[other];
         order[other] = swap;
     }
-    int64_t rounds = 4 * ((int64_t)problems->n_items + opt->sample);
+    int64_t rounds = problems->n_items > 0 ? 4 * ((int64_t)problems->n_items + opt->sample) : 0;
     for (int64_t r = 0; r < rounds && list->n_items - first < opt->sample; r++) {
         base->problem = &problems->items[order[r % problems->n_items]];
         if (draw(base, rng)) {

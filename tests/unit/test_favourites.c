@@ -7,6 +7,7 @@
 #include <gk/gk.h>
 
 #include "base/alloc.h"
+#include "support/case_call.h"
 #include "tune/tune.h"
 
 enum { FAVOURITES = 12 };
@@ -123,17 +124,8 @@ static const gk_op_desc *describe(const fact *f, gk_problem *problem)
     gk_tensor tensors[GK_MAX_ARGS];
     gk_call call;
     assert_non_null(op);
-    memset(tensors, 0, sizeof(tensors));
-    memset(&call, 0, sizeof(call));
     memcpy(item.dims, f->dims, sizeof(f->dims));
-    for (uint32_t i = 0; i < op->n_attrs; i++) {
-        call.attrs[i] = op->attrs[i].default_value;
-    }
-    gk_preset_apply(preset, &call);
-    assert_gk_ok(op->example(&item, tensors, &call));
-    for (uintptr_t i = 0; i < GK_MAX_ARGS; i++) {
-        tensors[i].data = (void *)((i + 1) << 44);
-    }
+    assert_gk_ok(case_call(op, preset, &item, tensors, &call));
     assert_gk_ok(op->infer(&call, problem));
     return op;
 }

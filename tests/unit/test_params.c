@@ -5,14 +5,14 @@
 
 #include "base/rng.h"
 #include "jit/jit.h"
+#include "support/case_call.h"
 #include "support/fake_driver.h"
 
 static gk_device_info hopper(void)
 {
     fake_device *fake = fake_device_create();
-    gk_device_info info = fake->info;
+    const gk_device_info info = fake->info;
     fake_device_destroy(&fake);
-    info.cc = 90;
     return info;
 }
 
@@ -52,32 +52,20 @@ static bool describe(const gk_op_desc *op, const gk_preset *preset, const gk_cas
 {
     gk_tensor tensors[GK_MAX_ARGS];
     gk_call call;
-    memset(tensors, 0, sizeof(tensors));
-    memset(&call, 0, sizeof(call));
     memset(problem, 0, sizeof(*problem));
-    for (uint32_t i = 0; i < op->n_attrs; i++) {
-        call.attrs[i] = op->attrs[i].default_value;
-    }
-    gk_preset_apply(preset, &call);
-    if (op->example(item, tensors, &call) != GK_OK) {
-        return false;
-    }
-    for (uint64_t i = 0; i < GK_MAX_ARGS; i++) {
-        const uint64_t offset = (uint64_t)item->offset * gk_dtype_size((gk_dtype)tensors[i].dtype);
-        tensors[i].data = (void *)(uintptr_t)(((i + 1) << 44) + offset);
-    }
-    return op->infer(&call, problem) == GK_OK && op->is_empty(problem) == 0;
+    return case_call(op, preset, item, tensors, &call) == GK_OK &&
+           op->infer(&call, problem) == GK_OK && op->is_empty(problem) == 0;
 }
 
-static uint32_t served;
-
-/* What is refused with the first values at launch is refused with others, drawn at random, too. */
-static void check_refusals(const gk_op_desc *op, const gk_variant *variant,
-                           const gk_problem *problem)
+/* What is refused with the first values at launch is refused with others, drawn at random, too.
+ * Returns how many are served. */
+static uint32_t check_refusals(const gk_op_desc *op, const gk_variant *variant,
+                               const gk_problem *problem)
 {
     const gk_device_info device = hopper();
     gki_config_walk walk;
     gki_rng rng;
+    uint32_t served = 0;
     gki_rng_seed(&rng, 1);
     for (bool more = gki_config_first(&walk, variant); more; more = gki_config_next_kernel(&walk)) {
         gk_config config = walk.config;
@@ -98,22 +86,23 @@ static void check_refusals(const gk_op_desc *op, const gk_variant *variant,
                      variant->name, text, reason.text);
         }
     }
+    return served;
 }
 
 static void check_cases(const gk_op_desc *op, const gk_variant *variant)
 {
-    served = 0;
+    uint32_t served = 0;
     for (uint32_t c = 0; c < op->n_cases; c++) {
         for (uint32_t p = 0; p <= op->n_presets; p++) {
             const gk_preset *preset = p < op->n_presets ? &op->presets[p] : NULL;
             gk_problem problem;
             if (describe(op, preset, &op->cases[c], &problem)) {
-                check_refusals(op, variant, &problem);
+                served += check_refusals(op, variant, &problem);
             }
         }
     }
     if (served == 0) {
-        fail_msg("no draw of %s %s serves a case", op->name, variant->name);
+        fail_msg("%s %s serves no case", op->name, variant->name);
     }
 }
 
