@@ -7,6 +7,7 @@
 
 #include "gk/epilogue.cuh"
 #include "gk/hopper.cuh"
+#include "gk/prefetch.cuh"
 
 namespace gk {
 
@@ -515,19 +516,19 @@ GK_DEVICE void read_x(const walk &at, bool all_k, gk_u32 (&x)[UNROLL][X_VECTORS]
     }
 }
 
-// Tells the second-level cache about the first groups of vectors of W, whose contents are not
-// looked at yet.
+// Asks for the first group of vectors of W, whose contents are not looked at yet.
 GK_DEVICE void prefetch_w(const walk &at)
 {
+    const bool all_k = at.warp_k + WARP_K <= at.end;
+    const bool is_first = threadIdx.x % LANES == 0;
     GK_UNROLL
-    for (int group = 0; group < PREFETCH; group++) {
-        if (at.warp_k + group * BLOCK_K + WARP_K <= at.end && (!W_ALONG_K || at.inside)) {
-            GK_UNROLL
-            for (int u = 0; u < UNROLL; u++) {
-                GK_UNROLL
-                for (int i = 0; i < VECTORS; i++) {
-                    prefetch_l2(at.w + i * at.w_next + (group * WARPS * UNROLL + u) * at.w_step);
-                }
+    for (int u = 0; u < UNROLL; u++) {
+        GK_UNROLL
+        for (int i = 0; i < VECTORS; i++) {
+            if (all_k || at.k + u * STEP_K + (W_ALONG_K ? 0 : i) < at.end) {
+                const bool exists = !W_ALONG_K || LANES_ROW * i < at.rows_left;
+                prefetch_piece<W_VECTOR>(at.w + (exists ? i * at.w_next : 0) + u * at.w_step,
+                                         is_first);
             }
         }
     }

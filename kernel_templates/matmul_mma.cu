@@ -13,6 +13,7 @@
 
 #include "gk/epilogue.cuh"
 #include "gk/f32_parts.cuh"
+#include "gk/prefetch.cuh"
 
 namespace gk {
 
@@ -244,6 +245,25 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
                             *(gk_u32 *)(to + i) = i < bytes ? *(const gk_u32 *)(from + i) : 0;
                         }
                     }
+                }
+                from += ROW_STEP * stride;
+            }
+        }
+    }
+
+    // Asks for the tile, of which k_left elements along K exist.
+    GK_DEVICE void prefetch(int k_left) const
+    {
+        if (TOTAL < THREADS && thread_index() >= TOTAL) {
+            return;
+        }
+        GK_UNROLL
+        for (int slab = 0; slab < SLAB_COUNT; ++slab) {
+            const unsigned char *from = source + slab * SLAB_STEP * PITCH;
+            GK_UNROLL
+            for (int at = 0; at < PER_SLAB; ++at) {
+                if (left(slab, at, k_left) > 0) {
+                    prefetch_piece<PIECE>(from, PIECE < 16 && first_byte == 0);
                 }
                 from += ROW_STEP * stride;
             }
@@ -952,6 +972,10 @@ constexpr int RESIDENT =
     smaller(PARTITION_WARPS * 4 / WARPS, SM_SHARED_BYTES / (STAGES * STAGE_BYTES + 1024));
 constexpr int MIN_BLOCKS = RESIDENT < 1 ? 1 : smaller(RESIDENT, 8);
 
+// Does a multiprocessor have room for one block only, and do blocks beside each other read rows of
+// their own? Short pieces of the same rows are read faster in step.
+constexpr bool ALONE = SM_SHARED_BYTES / (STAGES * STAGE_BYTES + 1024) < 2 && B_K_CONTIGUOUS;
+
 } // namespace gk
 
 GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
@@ -1006,6 +1030,7 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
     }
 
     const bool early = grid_is_small() && count < STAGES;
+    const bool before_end = ALONE && grid_fills_once();
     if (count > 0) {
         a_operand a;
         b_operand b;
@@ -1015,6 +1040,14 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
                 (gk_i64)tile_row * BLOCK_M, args.m, k_begin);
         b.begin(args.b, B_K_CONTIGUOUS ? args.b_col_stride : args.b_row_stride,
                 (gk_i64)tile_col * BLOCK_N, args.n, k_begin);
+        // Each tile is asked for by one of the blocks that read it.
+        const int k_exists = clamp_to_int(args.k - k_begin, 0, BLOCK_K);
+        if (tile_col == 0) {
+            a.prefetch(k_exists);
+        }
+        if (tile_row == 0) {
+            b.prefetch(k_exists);
+        }
         grid_wait(); // nothing is read before
         // The last tile is fetched last in the prologue, if it must be masked.
         const bool masked =
@@ -1054,6 +1087,9 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
         int writing = (STAGES - 1) * STAGE_BYTES;
         GK_NO_UNROLL
         for (; count > 0; --count) {
+            if constexpr (ALONE) {
+                grid_launch_next_if(before_end && count == 2);
+            }
             GK_UNROLL
             for (int k = 0; k < STEPS; ++k) {
                 if (k == STEPS - 1) {

@@ -5,6 +5,7 @@
 #include "gk/matmul_args.h"
 
 #include "gk/epilogue.cuh"
+#include "gk/prefetch.cuh"
 
 namespace gk {
 
@@ -194,6 +195,22 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct tile_loader {
             return VEC_K > 1 || k_left <= 0 ? k_left : VEC;
         }
         return k_left <= 0 ? 0 : rows_left - (row + step_r * LINES_R * VEC_R);
+    }
+
+    // Asks for the next tile, of which the first k_left of K exist.
+    GK_DEVICE void prefetch(gk_i64 k_left) const
+    {
+        const int k_end = k_left < BLOCK_K ? (int)k_left : BLOCK_K;
+        const bool is_first = CONTIGUOUS == NOWHERE || (CONTIGUOUS == ALONG_ROWS ? row : k) == 0;
+        GK_UNROLL
+        for (int r = 0; r < STEPS_R; r++) {
+            GK_UNROLL
+            for (int s = 0; s < STEPS_K; s++) {
+                if (has(r, s) && elements_left(r, s, k_end) > 0) {
+                    prefetch_piece<VEC * SIZE>(address(r, s), is_first);
+                }
+            }
+        }
     }
 
     // Starts reading the next tile, of which the first k_left of K exist.
@@ -519,6 +536,13 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
         a.init(args.a, args.m, args.a_row_stride, args.a_col_stride, block_row, first_k);
         b.init(args.b, args.n, args.b_col_stride, args.b_row_stride, block_col, first_k);
 
+        // Each tile is asked for by one of the blocks that read it.
+        if (block_col == 0) {
+            a.prefetch(k_left);
+        }
+        if (block_row == 0) {
+            b.prefetch(k_left);
+        }
         grid_wait(); // nothing is read before
         GK_NO_UNROLL
         for (int s = 0; s < STAGES - 1; s++) {

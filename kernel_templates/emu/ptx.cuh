@@ -365,6 +365,11 @@ inline bool grid_is_small()
     return true;
 }
 
+inline bool grid_fills_once()
+{
+    return true;
+}
+
 inline void grid_begin()
 {
 }

@@ -5,8 +5,18 @@
 namespace gk {
 
 constexpr gk_u32 PREFETCH_LINE = 128;
+constexpr gk_u32 PREFETCH_SECTOR = 32;
 constexpr gk_u32 PREFETCH_MOST = 8 << 20;  // bytes, of all blocks
 constexpr gk_u32 PREFETCH_BLOCK = 1 << 15; // bytes, of one block of a larger operand
+
+// One of several pieces of BYTES bytes that lie one after the other, a thread's each: asks for the
+// sector that it begins in unless the piece before does, if there is one.
+template <int BYTES> GK_DEVICE void prefetch_piece(const void *piece, bool is_first)
+{
+    if (is_first || (gk_u32)(gk_u64)piece % PREFETCH_SECTOR < BYTES) {
+        prefetch_l2(piece);
+    }
+}
 
 // The caller, one of `threads` threads, asks for its lines of `bytes` bytes.
 GK_DEVICE void prefetch_lines(const void *data, gk_u32 bytes, gk_u32 thread, gk_u32 threads)

@@ -270,6 +270,13 @@ GK_DEVICE bool grid_is_small()
     return gridDim.x <= 132;
 }
 
+// And whether few multiprocessors are left without one: where there is room for one block only, the
+// next kernel's blocks then come in as this one's leave.
+GK_DEVICE bool grid_fills_once()
+{
+    return grid_is_small() && gridDim.x >= 120;
+}
+
 // Both, where a kernel does nothing worth mentioning before it reads: the next kernel's blocks come
 // in as this one's leave, or while it waits itself if all of it is there.
 GK_DEVICE void grid_begin()
@@ -278,11 +285,14 @@ GK_DEVICE void grid_begin()
     grid_wait();
 }
 
-// Asks for the line of device memory at that address in the second-level cache. What is written
-// there later is seen all the same.
+// Before grid_wait(): asks for the line of device memory at that address in the second-level cache.
+// What is written there later is seen all the same. Nothing below compute capability 9.0, where the
+// kernel would read it at once.
 GK_DEVICE void prefetch_l2(const void *address)
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
 }
 
 } // namespace gk

@@ -14,7 +14,6 @@ enum {
     UNROLL,
     WARPS,
     MMA,
-    PREFETCH,
     SPLIT_K,
     N_PARAMS,
 };
@@ -25,7 +24,6 @@ static const int32_t lanes_values[] = {4, 8, 16, 32};
 static const int32_t unroll_values[] = {1, 2, 4};
 static const int32_t warps_values[] = {4, 8, 16};
 static const int32_t flag_values[] = {0, 1};
-static const int32_t prefetch_values[] = {0, 1, 2}; /* groups of vectors */
 static const int32_t split_k_values[] = {1, 2, 4, 8, 16, 32};
 
 #define VALUES(list) list, sizeof(list) / sizeof((list)[0])
@@ -37,7 +35,6 @@ static const gk_param params[N_PARAMS] = {
     [UNROLL] = {"UNROLL", "_u", VALUES(unroll_values), 0},
     [WARPS] = {"WARPS", "_w", VALUES(warps_values), 0},
     [MMA] = {"MMA", "_m", VALUES(flag_values), 0},
-    [PREFETCH] = {"PREFETCH", "_f", VALUES(prefetch_values), 0},
     [SPLIT_K] = {"SPLIT_K", "", VALUES(split_k_values), 1},
 };
 
@@ -211,32 +208,6 @@ static int64_t block_share(const roles *r, const shape *s, const int32_t *v)
     return v[SPLIT_K] > 1 ? smaller(steps * s->block_k, r->k) : r->k;
 }
 
-/* Groups to ask for before the wait for the kernel in front: fewer leave memory idle, and where
- * one is all there is, it is asked for twice. All of K decides, for K is shared at launch. */
-static int32_t prefetched(int64_t groups)
-{
-    return groups < 2 ? 0 : groups < 6 ? 1 : 2;
-}
-
-/* Below compute capability 9.0 a launch does not overlap the one before it. */
-static bool check_prefetch(const gk_device_info *device, const roles *r, const shape *s,
-                           const int32_t *v, gk_reason *reason)
-{
-    if (device->is_emulated) {
-        return true;
-    }
-    const int64_t groups = gki_ceil_div(r->k, s->block_k);
-    const int32_t wanted = device->cc < 90 ? 0 : prefetched(groups);
-    if (v[PREFETCH] != wanted) {
-        return gk_refuse(reason, "PREFETCH is %d, %lld groups of vectors want %d", (int)v[PREFETCH],
-                         (long long)groups, (int)wanted);
-    }
-    if (wanted > 0 && block_share(r, s, v) <= s->block_k) {
-        return gk_refuse(reason, "a block has one group of vectors and would ask for it twice");
-    }
-    return true;
-}
-
 static bool check_tile(const roles *r, const shape *s, const int32_t *v, gk_reason *reason)
 {
     if (v[MMA]) {
@@ -292,7 +263,7 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
         return false;
     }
     const shape s = shape_of(problem, &r, config);
-    if (!check_tile(&r, &s, v, reason) || !check_prefetch(device, &r, &s, v, reason)) {
+    if (!check_tile(&r, &s, v, reason)) {
         return false;
     }
     if (v[SPLIT_K] > 1) {
@@ -312,7 +283,7 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
 
 /* The model. Its weights are fitted to 3400 measurements of bf16 on an H200, most of them of short
  * and odd products; seconds unless they say otherwise. */
-static const double KERNEL_START = 5.62e-7; /* overlapping the kernel before */
+static const double KERNEL_START = 5.3e-7;  /* overlapping the kernel before */
 static const double WARP_START = 1.01e-9;   /* each warp of a block */
 static const double GROUP_LATENCY = 3.7e-7; /* from the first read to the last use */
 static const double BANDWIDTH = 1.07;       /* of what the memory's pins could do, L2 helping */
@@ -338,7 +309,6 @@ static const double SPLIT_SUM = 1.57e-6;    /* adding up in device memory */
 static const double SPLIT_PART = 3.67e-8;   /* each part of a sum */
 static const double SHORT_PIECE = 0.246;    /* what pieces below 128 bytes cost, a half each */
 static const double DEEP = 0.00613; /* what 64 bytes more under way in a thread cost, of all */
-static const double PREFETCH_GAIN = 3.03e-8; /* of each group */
 
 /* What a lane does, and how often. */
 typedef struct work {
@@ -449,7 +419,6 @@ static double model(const gk_problem *problem, const gk_device_info *device,
         const int64_t outputs = gki_ceil_div(s.block_rows * v[TILE], s.threads);
         ends += SPLIT_SUM + SPLIT_PART * (double)(v[SPLIT_K] * outputs);
     }
-    ends -= PREFETCH_GAIN * v[PREFETCH];
     const double longer = gki_at_least(memory, busy);
     const double deep = 1 + DEEP * gki_at_least((double)s.in_flight / 64 - 1, 0);
     return (ends + longer + (lone < 1 ? lone : 1) * (memory + busy - longer)) * deep;

@@ -365,7 +365,7 @@ static const double SPLIT_READ = 0.973;      /* read back, by what a thread's lo
 static const double BANDWIDTH = 0.851;       /* of the memory's */
 static const double UNCOVERED = 0.195;       /* of computing and memory, of the shorter */
 static const double MEMORY_LATENCY = 1.8e-8; /* seconds, of all copies under way together */
-static const double KERNEL_START = 1.07e-6;  /* seconds, overlapping the kernel before */
+static const double KERNEL_START = 8.2e-7;   /* seconds, overlapping the kernel before */
 static const double EARLY = 4e-8;            /* seconds, where the next one starts early */
 
 /* How much longer the copies of an operand take than those of whole sectors. */
