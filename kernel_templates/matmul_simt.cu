@@ -58,6 +58,9 @@ constexpr int SLICE_DEPTH = BLOCK_K / SLICE_K;
 // Whether a small grid lets the next kernel start from the main loop, too. Kernels of several waves
 // run slower with that instruction in it, and have fewer slices.
 constexpr bool EARLY_IN_LOOP = SLICE_K >= 4;
+// Whether the first tiles are asked for. Where a thread has more sums, products take the time, and
+// their loop is compiled to a slower one.
+constexpr bool ASKS = THREAD_M * THREAD_N <= 32;
 
 // Lanes of a warp along M: of the shapes that tile the block, the one nearest to a square warp
 // tile, which reads the fewest distinct words of shared memory.
@@ -537,10 +540,10 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
         b.init(args.b, args.n, args.b_col_stride, args.b_row_stride, block_col, first_k);
 
         // Each tile is asked for by one of the blocks that read it.
-        if (block_col == 0) {
+        if (ASKS && block_col == 0) {
             a.prefetch(k_left);
         }
-        if (block_row == 0) {
+        if (ASKS && block_row == 0) {
             b.prefetch(k_left);
         }
         grid_wait(); // nothing is read before

@@ -353,6 +353,7 @@ static const double ODD_FILL = 259;        /* a first tile: all pairs read, then
 static const double RAGGED_COPY = 55;      /* copies of the tile in which K ends, one by one */
 static const double BLOCK_START = 702;     /* indices and first tiles */
 static const double LATER_START = 538;     /* first tiles of a later round of blocks */
+static const double CUT_EDGE = 600;        /* of pieces copied by element, of either operand */
 static const double LAUNCH_BLOCK = 306;    /* a multiprocessor starts one */
 static const double MANY_WARPS = 11.4;     /* if it does not have more */
 static const double ROUND = 206;           /* of storing a warp's tile */
@@ -360,13 +361,15 @@ static const double STORE_VECTOR = 1.07;   /* of C, by one warp */
 static const double STORE_ELEMENT = 0.415; /* or of single elements, eight loaded together */
 static const double STORE_BYTES = 12;      /* of C, bytes a clock */
 static const double SPLIT_START = 2500;
-static const double SPLIT_BYTES = 19.6;      /* of partial sums, a clock */
-static const double SPLIT_READ = 0.973;      /* read back, by what a thread's loads allow */
-static const double BANDWIDTH = 0.851;       /* of the memory's */
-static const double UNCOVERED = 0.195;       /* of computing and memory, of the shorter */
-static const double MEMORY_LATENCY = 1.8e-8; /* seconds, of all copies under way together */
-static const double KERNEL_START = 8.2e-7;   /* seconds, overlapping the kernel before */
-static const double EARLY = 4e-8;            /* seconds, where the next one starts early */
+static const double SPLIT_BYTES = 19.6;    /* of partial sums, a clock */
+static const double SPLIT_READ = 0.973;    /* read back, by what a thread's loads allow */
+static const double BANDWIDTH = 0.851;     /* of the memory's */
+static const double UNCOVERED = 0.195;     /* of computing and memory, of the shorter */
+static const double MEMORY_LATENCY = 8e-7; /* seconds */
+static const double KERNEL_START = 8e-7;   /* seconds, overlapping the kernel before */
+static const double EMPTY_STAGES = 5.5e-8; /* seconds, if K has fewer tiles than can be ahead, */
+static const double EMPTY_STAGE = 2.5e-8;  /* and of each that is not there */
+static const double EARLY = 4e-8;          /* seconds, where the next one starts early */
 
 /* How much longer the copies of an operand take than those of whole sectors. */
 static double cut_rows(const gk_problem *problem, const gk_config *config, int operand)
@@ -443,21 +446,30 @@ static double tile_clocks(const gk_problem *problem, const gk_device_info *devic
     return gki_at_least(all, latency);
 }
 
+/* Does the operand's edge along M or N cut pieces that are copied at once? */
+static bool is_cut(const gk_problem *problem, int operand)
+{
+    const int across = operand == MATMUL_A ? GK_LAYOUT_COL : GK_LAYOUT_ROW;
+    const int64_t piece = problem->align[operand] < 16 ? problem->align[operand] : 16;
+    return problem->layout[operand] == across &&
+           row_bytes(problem, operand) % (uint64_t)larger(piece, 4) != 0;
+}
+
 /* Clocks of a block before and after its tiles of K. */
 static double end_clocks(const gk_problem *problem, const int32_t *v, const shape *s,
-                         const extents *e, double k_tiles)
+                         const extents *e, double k_tiles, double resident)
 {
     const double first = k_tiles < v[STAGES] - 1 ? k_tiles : v[STAGES] - 1;
     double clocks = BLOCK_START;
     clocks += s->odd_pieces > 0 ? ODD_FILL * first : 0;
-    const int64_t a_align = problem->align[MATMUL_A] < 16 ? problem->align[MATMUL_A] : 16;
-    const int64_t b_align = problem->align[MATMUL_B] < 16 ? problem->align[MATMUL_B] : 16;
-    const bool ragged = problem->dims[MATMUL_K] % v[BLOCK_K] != 0 ||
-                        (problem->layout[MATMUL_A] == GK_LAYOUT_COL &&
-                         row_bytes(problem, MATMUL_A) % (uint64_t)larger(a_align, 4) != 0) ||
-                        (problem->layout[MATMUL_B] == GK_LAYOUT_ROW &&
-                         row_bytes(problem, MATMUL_B) % (uint64_t)larger(b_align, 4) != 0);
+    const bool a_cut = is_cut(problem, MATMUL_A);
+    const bool b_cut = is_cut(problem, MATMUL_B);
+    const bool ragged = problem->dims[MATMUL_K] % v[BLOCK_K] != 0 || a_cut || b_cut;
     clocks += ragged ? RAGGED_COPY * e->copies : 0;
+    /* Elements one after the other; at odd addresses pairs are loaded. */
+    const int by_element =
+        (a_cut && problem->align[MATMUL_A] >= 4) + (b_cut && problem->align[MATMUL_B] >= 4);
+    clocks += CUT_EDGE * by_element / resident;
     const int64_t size = (int64_t)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
     const int64_t c_align =
         larger(problem->align[MATMUL_C] < 16 ? problem->align[MATMUL_C] : 16, size);
@@ -482,10 +494,10 @@ static double split_clocks(const gk_config *config, const shape *s, double share
     return SPLIT_START + share * bytes / SPLIT_BYTES + SPLIT_READ * v[SPLIT_K] * bytes / reading;
 }
 
-/* Seconds of the operands' and C's way from and to device memory: it answers as fast as it can, or
- * as all copies under way ask. */
+/* Seconds of the operands' and C's way from and to device memory, which answers as fast as it can,
+ * but what the blocks do not ask for at their beginning no faster than copies are under way. */
 static double memory_seconds(const gk_problem *problem, const gk_device_info *device,
-                             const int32_t *v, const shape *s, double blocks)
+                             const int32_t *v, const shape *s, double blocks, double k_tiles)
 {
     const double m = (double)problem->dims[MATMUL_M];
     const double n = (double)problem->dims[MATMUL_N];
@@ -494,10 +506,11 @@ static double memory_seconds(const gk_problem *problem, const gk_device_info *de
     const double bandwidth =
         BANDWIDTH *
         gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
-    const double asked =
-        gki_at_least((double)s->stage_bytes * (v[STAGES] - 1) * blocks, 1) / MEMORY_LATENCY;
     const double traffic = (m * k + k * n) * (double)s->element + m * n * c_bytes;
-    return traffic / (asked < bandwidth ? asked : bandwidth);
+    const double ahead = v[STAGES] - 1;
+    const double later = gki_at_least(1 - ahead / gki_at_least(k_tiles, 1), 0);
+    const double under_way = gki_at_least((double)s->stage_bytes * ahead * blocks, 1);
+    return hypot(traffic / bandwidth, later * traffic * MEMORY_LATENCY / under_way);
 }
 
 static double model(const gk_problem *problem, const gk_device_info *device,
@@ -518,12 +531,13 @@ static double model(const gk_problem *problem, const gk_device_info *device,
 
     double clocks = share * k_tiles * tile_clocks(problem, device, config, &s, &e, resident);
     const double rounds = ceil(share / resident);
-    clocks += rounds * end_clocks(problem, v, &s, &e, k_tiles) + LATER_START * (rounds - 1);
+    clocks +=
+        rounds * end_clocks(problem, v, &s, &e, k_tiles, resident) + LATER_START * (rounds - 1);
     clocks += share * e.area * c_bytes / STORE_BYTES;
     clocks += split_clocks(config, &s, share);
 
-    const double memory =
-        memory_seconds(problem, device, v, &s, share < fit ? (double)grid.grid : fit * sms);
+    const double memory = memory_seconds(problem, device, v, &s,
+                                         share < fit ? (double)grid.grid : fit * sms, k_tiles);
     const double clock = gki_at_least(device->clock_khz, 1e6) * 1e3;
     const double order = v[GROUP_M] > 1 || share <= fit ? 1 : 1.01; /* grouped tiles reread less */
     const double computing = clocks / clock;
@@ -532,8 +546,10 @@ static double model(const gk_problem *problem, const gk_device_info *device,
                           gki_at_least((double)s.warps / MANY_WARPS, 1);
     /* The two overlap, but not perfectly. */
     const double early = k_tiles < v[STAGES] ? gki_model_early(device, grid.grid, EARLY) : 0;
-    return (longer + UNCOVERED * (computing + memory - longer)) * order + KERNEL_START - early +
-           launch;
+    const double empty = gki_at_least(v[STAGES] - 1 - k_tiles, 0);
+    const double stages = empty > 0 ? EMPTY_STAGES + EMPTY_STAGE * empty : 0;
+    return (longer + UNCOVERED * (computing + memory - longer)) * order + KERNEL_START + stages -
+           early + launch;
 }
 
 const gk_variant gki_matmul_mma = {

@@ -1,6 +1,7 @@
 /* How long the wgmma variant takes. The weights are fitted to 1900 measurements of bf16 on an H100
  * with overlapping launches, those of clusters and of tiles asked for ahead to 1100 of bf16, tf32
- * and e4m3, SM_BYTES and NEAR to 3071 of bf16 on an H200. Clocks unless they say otherwise. */
+ * and e4m3, SM_BYTES and NEAR to 3071 of bf16 on an H200, SM_READS to 36. Clocks unless they say
+ * otherwise. */
 #include "op/matmul_wgmma.h"
 #include "op/model.h"
 
@@ -31,6 +32,7 @@ static const double BANDWIDTH = 0.9;         /* of the memory's */
 static const double UNCOVERED_READS = 0.139; /* of computing and reading device memory */
 static const double L2_SHARE = 0.541;        /* of L2 that operands find free */
 static const double LATENCY = 1.81e-6;       /* seconds of a read of busy device memory */
+static const double SM_READS = 5.2e10;       /* bytes a second, of one SM from device memory */
 static const double AHEAD_START = 1.74e-7;   /* seconds that tiles asked for ahead save, */
 static const double AHEAD_READS = 0.384;     /* and of their time in device memory, */
 static const double AHEAD_MOST = 1.73e-6;    /* of at most so much */
@@ -201,9 +203,12 @@ double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
     double memory = read / bandwidth;
     const bool cut = is_cut(problem, MATMUL_A, s.a_form) || is_cut(problem, MATMUL_B, s.b_form);
     const double times = gki_at_least(from_l2 / read, 1);
-    if (v[WGMMA_OVERLAP] == 2) { /* little is under way: half of shared memory's worth */
+    if (v[WGMMA_OVERLAP] == 2) {
+        /* Little is under way, half of shared memory's worth, and where two blocks of a kernel come
+         * to one multiprocessor, others have none. */
         const double under_way = asked * (double)s.stages / times;
-        memory = gki_at_least(memory, LATENCY * read / under_way);
+        const double half = gki_at_least(device->sm_count, 2) / 2 * SM_READS;
+        memory = gki_at_least(memory, gki_at_least(LATENCY * read / under_way, read / half));
     }
     const double longer = gki_at_least(computing, memory);
     return longer + UNCOVERED_READS * (computing + memory - longer) + ends / clock -
