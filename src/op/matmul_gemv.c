@@ -308,6 +308,8 @@ static const double FULLEST = 0.997;        /* how much the fullest multiprocess
 static const double SPLIT_SUM = 1.57e-6;    /* adding up in device memory */
 static const double SPLIT_PART = 3.67e-8;   /* each part of a sum */
 static const double SHORT_PIECE = 0.246;    /* what pieces below 128 bytes cost, a half each */
+static const double GATHERED = 0.75;        /* how much longer that reads, as a power of the room */
+static const double LEAST_GATHERED = 0.9;   /* blocks for each multiprocessor */
 static const double DEEP = 0.00613; /* what 64 bytes more under way in a thread cost, of all */
 
 /* What a lane does, and how often. */
@@ -359,6 +361,15 @@ static work work_of(const gk_problem *problem, const roles *r, const shape *s, c
     return w;
 }
 
+/* Blocks that a multiprocessor has room for. */
+static double residents(const shape *s, const gk_device_info *device)
+{
+    const int64_t registers = (smaller(s->registers, 255) + 7) / 8 * 8;
+    const int64_t by_registers = larger(device->regs_per_sm, 65536) / (registers * s->threads);
+    const int64_t by_threads = larger(device->max_threads_per_sm, 1024) / s->threads;
+    return (double)larger(smaller(smaller(by_registers, by_threads), 32), 1);
+}
+
 /* The time of the fullest multiprocessor but for reading what comes from memory, and how often
  * that reads. */
 static double busy_seconds(const shape *s, const work *w, const gk_device_info *device,
@@ -366,10 +377,7 @@ static double busy_seconds(const shape *s, const work *w, const gk_device_info *
 {
     const double clock = gki_at_least(device->clock_khz, 1e6) * 1e3;
     const int64_t sms = larger(device->sm_count, 1);
-    const int64_t registers = (smaller(s->registers, 255) + 7) / 8 * 8;
-    const int64_t by_registers = larger(device->regs_per_sm, 65536) / (registers * s->threads);
-    const int64_t by_threads = larger(device->max_threads_per_sm, 1024) / s->threads;
-    const double fit = (double)larger(smaller(smaller(by_registers, by_threads), 32), 1);
+    const double fit = residents(s, device);
     const double mean = (double)blocks / (double)sms;
     const double share = mean + FULLEST * ((double)gki_ceil_div(blocks, sms) - mean);
     const double live = share < fit ? share : fit;
@@ -407,6 +415,13 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     double memory = bytes * pieces * (1 + 0.5 * (double)(x_tiles - 1)) / (BANDWIDTH * pins);
     if (bytes > (double)device->l2_bytes) {
         memory = gki_at_least(memory, bytes / (PINS * pins));
+    }
+    /* Started early, blocks gather on the multiprocessors that have room first. Where rows of W
+     * adjoin, they read beside each other all the same. */
+    const double mean = (double)blocks / gki_at_least(device->sm_count, 1);
+    const double room = residents(&s, device) / mean;
+    if (device->cc >= 90 && r.w_along_k && mean > LEAST_GATHERED && room > 1) {
+        memory *= pow(room, GATHERED);
     }
     double turns = 1;
     double busy = busy_seconds(&s, &w, device, v, blocks, &turns);
