@@ -447,7 +447,7 @@ static double tile_clocks(const gk_problem *problem, const gk_device_info *devic
 }
 
 /* Does the operand's edge along M or N cut pieces that are copied at once? */
-static bool is_cut(const gk_problem *problem, int operand)
+static bool edge_is_cut(const gk_problem *problem, int operand)
 {
     const int across = operand == MATMUL_A ? GK_LAYOUT_COL : GK_LAYOUT_ROW;
     const int64_t piece = problem->align[operand] < 16 ? problem->align[operand] : 16;
@@ -462,8 +462,8 @@ static double end_clocks(const gk_problem *problem, const int32_t *v, const shap
     const double first = k_tiles < v[STAGES] - 1 ? k_tiles : v[STAGES] - 1;
     double clocks = BLOCK_START;
     clocks += s->odd_pieces > 0 ? ODD_FILL * first : 0;
-    const bool a_cut = is_cut(problem, MATMUL_A);
-    const bool b_cut = is_cut(problem, MATMUL_B);
+    const bool a_cut = edge_is_cut(problem, MATMUL_A);
+    const bool b_cut = edge_is_cut(problem, MATMUL_B);
     const bool ragged = problem->dims[MATMUL_K] % v[BLOCK_K] != 0 || a_cut || b_cut;
     clocks += ragged ? RAGGED_COPY * e->copies : 0;
     /* Elements one after the other; at odd addresses pairs are loaded. */
