@@ -222,8 +222,8 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
         }
     }
 
-    // The same for the tile in which K ends. A piece that the edge of the matrix cuts is copied
-    // element by element: nothing behind the edge is read.
+    // The same for the tile in which K ends. Of a piece that the edge of the matrix cuts only what
+    // lies before the edge is read.
     GK_DEVICE void copy_masked(unsigned char *stage, int k_left) const
     {
         GK_NO_UNROLL
@@ -233,19 +233,8 @@ template <bool K_CONTIGUOUS, int EXTENT, int ALIGN> struct operand {
             for (int at = 0; at < PER_SLAB; ++at) {
                 unsigned char *to =
                     stage + slab * SLAB_STEP * SLAB_BYTES + offset(row + at * ROW_STEP, first_byte);
-                const int bytes = left(slab, at, k_left);
-                if (bytes <= 0 || bytes >= PIECE) {
-                    cp_async<PIECE, CACHE_L1 != 0>(to, from, bytes > 0 ? PIECE : 0);
-                } else {
-                    GK_NO_UNROLL
-                    for (int i = 0; i < PIECE; i += ELEMENT) {
-                        if constexpr (ELEMENT == 2) {
-                            *(gk_u16 *)(to + i) = i < bytes ? *(const gk_u16 *)(from + i) : 0;
-                        } else {
-                            *(gk_u32 *)(to + i) = i < bytes ? *(const gk_u32 *)(from + i) : 0;
-                        }
-                    }
-                }
+                cp_async<PIECE, CACHE_L1 != 0>(to, from,
+                                               clamp_to_int(left(slab, at, k_left), 0, PIECE));
                 from += ROW_STEP * stride;
             }
         }

@@ -353,7 +353,6 @@ static const double ODD_FILL = 259;        /* a first tile: all pairs read, then
 static const double RAGGED_COPY = 55;      /* copies of the tile in which K ends, one by one */
 static const double BLOCK_START = 702;     /* indices and first tiles */
 static const double LATER_START = 538;     /* first tiles of a later round of blocks */
-static const double CUT_EDGE = 600;        /* of pieces copied by element, of either operand */
 static const double LAUNCH_BLOCK = 306;    /* a multiprocessor starts one */
 static const double MANY_WARPS = 11.4;     /* if it does not have more */
 static const double ROUND = 206;           /* of storing a warp's tile */
@@ -457,19 +456,14 @@ static bool edge_is_cut(const gk_problem *problem, int operand)
 
 /* Clocks of a block before and after its tiles of K. */
 static double end_clocks(const gk_problem *problem, const int32_t *v, const shape *s,
-                         const extents *e, double k_tiles, double resident)
+                         const extents *e, double k_tiles)
 {
     const double first = k_tiles < v[STAGES] - 1 ? k_tiles : v[STAGES] - 1;
     double clocks = BLOCK_START;
     clocks += s->odd_pieces > 0 ? ODD_FILL * first : 0;
-    const bool a_cut = edge_is_cut(problem, MATMUL_A);
-    const bool b_cut = edge_is_cut(problem, MATMUL_B);
-    const bool ragged = problem->dims[MATMUL_K] % v[BLOCK_K] != 0 || a_cut || b_cut;
+    const bool ragged = problem->dims[MATMUL_K] % v[BLOCK_K] != 0 ||
+                        edge_is_cut(problem, MATMUL_A) || edge_is_cut(problem, MATMUL_B);
     clocks += ragged ? RAGGED_COPY * e->copies : 0;
-    /* Elements one after the other; at odd addresses pairs are loaded. */
-    const int by_element =
-        (a_cut && problem->align[MATMUL_A] >= 4) + (b_cut && problem->align[MATMUL_B] >= 4);
-    clocks += CUT_EDGE * by_element / resident;
     const int64_t size = (int64_t)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
     const int64_t c_align =
         larger(problem->align[MATMUL_C] < 16 ? problem->align[MATMUL_C] : 16, size);
@@ -531,8 +525,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
 
     double clocks = share * k_tiles * tile_clocks(problem, device, config, &s, &e, resident);
     const double rounds = ceil(share / resident);
-    clocks +=
-        rounds * end_clocks(problem, v, &s, &e, k_tiles, resident) + LATER_START * (rounds - 1);
+    clocks += rounds * end_clocks(problem, v, &s, &e, k_tiles) + LATER_START * (rounds - 1);
     clocks += share * e.area * c_bytes / STORE_BYTES;
     clocks += split_clocks(config, &s, share);
 
