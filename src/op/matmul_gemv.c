@@ -286,9 +286,9 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
 static const double KERNEL_START = 5.3e-7;  /* overlapping the kernel before */
 static const double WARP_START = 1.01e-9;   /* each warp of a block */
 static const double GROUP_LATENCY = 3.7e-7; /* from the first read to the last use */
-static const double BANDWIDTH = 1.07;       /* of what the memory's pins could do, L2 helping */
-static const double PINS = 0.97;            /* where L2 has none of it */
-static const double UNCOVERED = 0.257;      /* of reading and of the rest, the shorter, */
+static const double BANDWIDTH = 0.9;        /* of what the memory's pins could do */
+static const double ACROSS = 1.17;          /* how much longer that takes where rows of W adjoin */
+static const double UNCOVERED = 0.3;        /* of reading and of the rest, the shorter, */
 static const double LONE_GROUP = 1.19;      /* more if it is done in one turn */
 static const double LINE = 0.503;           /* clocks of a line that a warp's load of W touches */
 static const double X_LOAD = 1.91;          /* clocks of a load of X */
@@ -305,10 +305,10 @@ static const double FRAGMENTS = 3.59e-7;    /* the same of mma.sync */
 static const double BLOCK_START = 8.03e-8;  /* a multiprocessor starts a block of few warps */
 static const double MANY_WARPS = 9.55;      /* that take no longer */
 static const double FULLEST = 0.997;        /* how much the fullest multiprocessor counts */
-static const double SPLIT_SUM = 1.57e-6;    /* adding up in device memory */
+static const double SPLIT_SUM = 1.3e-6;     /* adding up in device memory */
 static const double SPLIT_PART = 3.67e-8;   /* each part of a sum */
-static const double SHORT_PIECE = 0.246;    /* what pieces below 128 bytes cost, a half each */
-static const double GATHERED = 0.75;        /* how much longer that reads, as a power of the room */
+static const double SHORT_PIECE = 0.18;     /* what pieces below 128 bytes cost, a half each */
+static const double GATHERED = 0.63;        /* how much longer that reads, as a power of the room */
 static const double LEAST_GATHERED = 0.9;   /* blocks for each multiprocessor */
 static const double DEEP = 0.00613; /* what 64 bytes more under way in a thread cost, of all */
 
@@ -413,14 +413,13 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double pieces = 1 + SHORT_PIECE * gki_at_least(128 / w.piece - 1, 0);
     /* Read again, it comes from the second-level cache. */
     double memory = bytes * pieces * (1 + 0.5 * (double)(x_tiles - 1)) / (BANDWIDTH * pins);
-    if (bytes > (double)device->l2_bytes) {
-        memory = gki_at_least(memory, bytes / (PINS * pins));
-    }
     /* Started early, blocks gather on the multiprocessors that have room first. Where rows of W
      * adjoin, they read beside each other all the same. */
     const double mean = (double)blocks / gki_at_least(device->sm_count, 1);
     const double room = residents(&s, device) / mean;
-    if (device->cc >= 90 && r.w_along_k && mean > LEAST_GATHERED && room > 1) {
+    if (!r.w_along_k) {
+        memory *= ACROSS;
+    } else if (device->cc >= 90 && mean > LEAST_GATHERED && room > 1) {
         memory *= pow(room, GATHERED);
     }
     double turns = 1;

@@ -5,6 +5,8 @@
 #include "op/matmul_wgmma.h"
 #include "op/model.h"
 
+#include <math.h>
+
 static const double CLOCK = 0.885;           /* under load, of the highest */
 static const double SM_BYTES = 64;           /* from L2 into one SM's shared memory, a clock */
 static const double NEAR = 0.1;              /* of what a neighbour asks for, too, saved */
@@ -201,6 +203,11 @@ double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
     const double computing = clocks / clock;
     const double read = memory_bytes(problem, device, config, &s, (double)units, (double)seats);
     double memory = read / bandwidth;
+    /* What multiprocessors without a block do not ask for, the others do in part; more of it where
+     * clusters read. */
+    if (s.cluster == 1 && units < device->sm_count) {
+        memory *= sqrt((double)device->sm_count / (double)larger(units, 1));
+    }
     const bool cut = is_cut(problem, MATMUL_A, s.a_form) || is_cut(problem, MATMUL_B, s.b_form);
     const double times = gki_at_least(from_l2 / read, 1);
     if (v[WGMMA_OVERLAP] == 2) {

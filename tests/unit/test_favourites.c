@@ -231,9 +231,9 @@ static double predicted(const fact *f, const char *layout)
     " SPLIT_K=1 STAGES=" #stages " WARP_M=16 WARP_N=" #wn
 #define GEMV(lanes, unroll, vectors)                                                               \
     "LANES=" #lanes " MMA=0 SPLIT_K=1 TILE=1 UNROLL=" #unroll " VECTORS=" #vectors " WARPS=4"
-#define WGMMA(m, n, k, swap)                                                                       \
+#define WGMMA(m, n, k, swap, overlap)                                                              \
     "BLOCK_K=" #k " BLOCK_M=" #m " BLOCK_N=" #n " CLUSTER_K=1 CLUSTER_M=1 CLUSTER_N=1 CONSUMERS=1" \
-    " GROUP_M=1 OVERLAP=2 PINGPONG=0 SPLIT_K=1 SWAP=" #swap
+    " GROUP_M=1 OVERLAP=" #overlap " PINGPONG=0 SPLIT_K=1 SWAP=" #swap
 
 static void far_apart(void **state)
 {
@@ -254,11 +254,28 @@ static void far_apart(void **state)
         /* two blocks to a multiprocessor leave others idle: 17.6 and 20.8 us */
         {"nt",
          {"matmul_relu", "bf16", {16, 8192, 4096}, "mma", MMA(16, 64, 256, 64, 4, 8)},
-         {"matmul_relu", "bf16", {16, 8192, 4096}, "wgmma", WGMMA(16, 64, 128, 1)}},
-        /* edges copied by element: 2.2 and 2.8 us */
+         {"matmul_relu", "bf16", {16, 8192, 4096}, "wgmma", WGMMA(16, 64, 128, 1, 2)}},
+        /* 86 blocks read: 23.1 and 29.8 us */
+        {"nt",
+         {"matmul_relu", "bf16", {16, 11008, 4096}, "mma", MMA(16, 48, 256, 48, 3, 2)},
+         {"matmul_relu", "bf16", {16, 11008, 4096}, "wgmma", WGMMA(16, 128, 64, 1, 1)}},
+        /* rows of the weights adjoin: 13.8 and 17.8 us */
         {"nn",
-         {"matmul_relu", "bf16", {326, 429, 1}, "wgmma", WGMMA(64, 32, 64, 0)},
-         {"matmul_relu", "bf16", {326, 429, 1}, "mma", MMA(64, 32, 32, 32, 3, 1)}},
+         {"matmul_relu", "bf16", {16, 6144, 4096}, "mma", MMA(16, 64, 256, 64, 4, 4)},
+         {"matmul_relu",
+          "bf16",
+          {16, 6144, 4096},
+          "gemv",
+          "LANES=8 MMA=1 SPLIT_K=1 TILE=16 UNROLL=2 VECTORS=4 WARPS=16"}},
+        /* four blocks share K: 9.5 and 13.9 us */
+        {"nt",
+         {"matmul_relu", "bf16", {1, 4096, 4096}, "mma", MMA(16, 32, 512, 32, 4, 8)},
+         {"matmul_relu",
+          "bf16",
+          {1, 4096, 4096},
+          "mma",
+          "BLOCK_K=128 BLOCK_M=16 BLOCK_N=128 CACHE_L1=0 GROUP_M=1 SLICE_K=4 SPLIT_K=4 STAGES=3"
+          " WARP_M=16 WARP_N=64"}},
     };
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         const double fast = predicted(&pairs[i].fast, pairs[i].layout);
