@@ -157,6 +157,16 @@ static double store_clocks(const gk_problem *problem, const gk_config *config,
     return (even < most ? even : most) * c_size / SHIFTED_BYTES + share * TILE_START;
 }
 
+/* How much longer few blocks read: what multiprocessors without one do not ask for, the others do
+ * in part; more of it where clusters read. */
+static double few_readers(const gk_device_info *device, const gki_wgmma_shape *s, int64_t units)
+{
+    if (s->cluster > 1 || units >= device->sm_count) {
+        return 1;
+    }
+    return sqrt((double)device->sm_count / (double)larger(units, 1));
+}
+
 double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
                        const gk_config *config)
 {
@@ -202,12 +212,7 @@ double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
         gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
     const double computing = clocks / clock;
     const double read = memory_bytes(problem, device, config, &s, (double)units, (double)seats);
-    double memory = read / bandwidth;
-    /* What multiprocessors without a block do not ask for, the others do in part; more of it where
-     * clusters read. */
-    if (s.cluster == 1 && units < device->sm_count) {
-        memory *= sqrt((double)device->sm_count / (double)larger(units, 1));
-    }
+    double memory = read / bandwidth * few_readers(device, &s, units);
     const bool cut = is_cut(problem, MATMUL_A, s.a_form) || is_cut(problem, MATMUL_B, s.b_form);
     const double times = gki_at_least(from_l2 / read, 1);
     if (v[WGMMA_OVERLAP] == 2) {
