@@ -286,7 +286,7 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
 static const double KERNEL_START = 5.3e-7;  /* overlapping the kernel before */
 static const double WARP_START = 1.01e-9;   /* each warp of a block */
 static const double GROUP_LATENCY = 3.7e-7; /* from the first read to the last use */
-static const double BANDWIDTH = 0.9;        /* of what the memory's pins could do */
+static const double BANDWIDTH = 0.93;       /* of what the memory's pins could do */
 static const double ACROSS = 1.17;          /* how much longer that takes where rows of W adjoin */
 static const double UNCOVERED = 0.3;        /* of reading and of the rest, the shorter, */
 static const double LONE_GROUP = 1.19;      /* more if it is done in one turn */
