@@ -330,8 +330,8 @@ static double rate(const gk_problem *problem, const gk_device_info *device)
 
 /*
  * The model. Its weights are fitted to 4900 measurements of bf16 on an H200, most of them of odd
- * shapes, those of f32 to some 5000 of bf16 and tf32 on an H100; they are clocks unless they say
- * otherwise.
+ * shapes, those of memory and SPLIT_START to 600 with few rows, those of f32 to some 5000 of bf16
+ * and tf32 on an H100; they are clocks unless they say otherwise.
  */
 static const double REGISTERS = 0.9;       /* of a thread, of the estimate from above */
 static const double SHARED_BYTES = 166;    /* shared memory, bytes a clock */
