@@ -181,6 +181,55 @@ static void odd_pointers(void **state)
     }
 }
 
+/* What the product of op_operands_pr()'s operands is. */
+static double pr_sum(int64_t row, int64_t col, int64_t depth)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < depth; k++) {
+        sum += (double)(((row + k) % 3 - 1) * ((k + 2 * col) % 3 - 1));
+    }
+    return sum;
+}
+
+/* A row of A or B along M or N ends inside a piece that is copied at once, and behind the last one
+ * there is nothing. */
+static void edges_cut_pieces(void **state)
+{
+    enum { TALL = 37, WIDE = 101 };
+    static const struct {
+        gk_dtype dtype;
+        int64_t depth;
+    } forced[] = {{GK_BF16, 1}, {GK_BF16, 3}, {GK_F32, 1}};
+    (void)state;
+    for (size_t f = 0; f < sizeof(forced) / sizeof(forced[0]); f++) {
+        const gk_dtype dtype = forced[f].dtype;
+        const int64_t depth = forced[f].depth;
+        const gk_tensor a = gk_matrix_strided(NULL, dtype, TALL, depth, 1, TALL + 3);
+        const gk_tensor b = gk_matrix_strided(NULL, dtype, depth, WIDE, WIDE + 3, 1);
+        const gk_tensor c = gk_matrix_strided(NULL, GK_F32, TALL, WIDE, WIDE, 1);
+        const gk_plan_options options = {
+            .struct_size = sizeof(options),
+            .variant = "mma",
+            .config = "BLOCK_M=32 BLOCK_N=64 BLOCK_K=32 WARP_M=16 WARP_N=32 STAGES=2 SLICE_K=1 "
+                      "SPLIT_K=1 GROUP_M=1 CACHE_L1=0"};
+        op_operands o;
+        gk_plan *plan;
+        op_operands_create_as(&o, op_case_ctx, &a, &b, &c, 0);
+        op_operands_pr(&o);
+        const gk_call call = op_operands_call(&o);
+        assert_gk_ok(gk_plan_create(&plan, op_case_ctx, "matmul", &call, &options));
+        op_operands_upload(&o);
+        assert_gk_ok(gk_plan_run(plan, &call, NULL));
+        op_operands_fetch(&o);
+        for (int64_t i = 0; i < TALL * WIDE; i++) {
+            const double want = pr_sum(i / WIDE, i % WIDE, depth);
+            assert_true(op_operands_c(&o, i / WIDE, i % WIDE) == want);
+        }
+        gk_plan_destroy(&plan);
+        op_operands_destroy(&o);
+    }
+}
+
 /* A thread's pieces of 48 rows are no power of two, and threads that store 48 columns remain; 64
  * are more than one round for a warp. */
 static void few_rows_by_columns(void **state)
@@ -224,10 +273,8 @@ static void few_rows_by_columns(void **state)
         assert_gk_ok(gk_plan_run(plan, &call, NULL));
         op_operands_fetch(&o);
         for (int64_t i = 0; i < 13 * WIDE; i++) {
-            double want = forced[f].beta * (double)(i % 5);
-            for (int64_t k = 0; k < DEEP; k++) {
-                want += (double)(((i / WIDE + k) % 3 - 1) * ((k + 2 * (i % WIDE)) % 3 - 1));
-            }
+            const double added = forced[f].beta * (double)(i % 5);
+            const double want = pr_sum(i / WIDE, i % WIDE, DEEP) + added;
             assert_true(op_operands_c(&o, i / WIDE, i % WIDE) == want);
         }
         gk_plan_destroy(&plan);
@@ -470,6 +517,7 @@ int main(void)
         on_device(no_elements_then_a_call),
         on_device(padded_rows),
         on_device(odd_pointers),
+        on_device(edges_cut_pieces),
         on_device(few_rows_by_columns),
         on_device(relu_keeps_nan),
         on_device(tf32_keeps_nan),
