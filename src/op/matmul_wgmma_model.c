@@ -157,8 +157,8 @@ static double store_clocks(const gk_problem *problem, const gk_config *config,
     return (even < most ? even : most) * c_size / SHIFTED_BYTES + share * TILE_START;
 }
 
-/* How much longer few blocks read: what multiprocessors without one do not ask for, the others do
- * in part; more of it where clusters read. */
+/* How much longer few blocks read: of what multiprocessors without one do not ask for, the others
+ * ask for a part, blocks of clusters for nearly all. */
 static double few_readers(const gk_device_info *device, const gki_wgmma_shape *s, int64_t units)
 {
     if (s->cluster > 1 || units >= device->sm_count) {

@@ -181,16 +181,6 @@ static void odd_pointers(void **state)
     }
 }
 
-/* What the product of op_operands_pr()'s operands is. */
-static double pr_sum(int64_t row, int64_t col, int64_t depth)
-{
-    double sum = 0;
-    for (int64_t k = 0; k < depth; k++) {
-        sum += (double)(((row + k) % 3 - 1) * ((k + 2 * col) % 3 - 1));
-    }
-    return sum;
-}
-
 /* A row of A or B along M or N ends inside a piece that is copied at once, and behind the last one
  * there is nothing. */
 static void edges_cut_pieces(void **state)
@@ -223,7 +213,7 @@ static void edges_cut_pieces(void **state)
         assert_gk_ok(gk_plan_run(plan, &call, NULL));
         op_operands_fetch(&o);
         for (int64_t i = 0; i < TALL * WIDE; i++) {
-            const double want = pr_sum(i / WIDE, i % WIDE, depth);
+            const double want = op_operands_pr_sum(i / WIDE, i % WIDE, depth);
             assert_true(op_operands_c(&o, i / WIDE, i % WIDE) == want);
         }
         gk_plan_destroy(&plan);
@@ -275,7 +265,7 @@ static void few_rows_by_columns(void **state)
         op_operands_fetch(&o);
         for (int64_t i = 0; i < 13 * WIDE; i++) {
             const double added = forced[f].beta * (double)(i % 5);
-            const double want = pr_sum(i / WIDE, i % WIDE, DEEP) + added;
+            const double want = op_operands_pr_sum(i / WIDE, i % WIDE, DEEP) + added;
             assert_true(op_operands_c(&o, i / WIDE, i % WIDE) == want);
         }
         gk_plan_destroy(&plan);

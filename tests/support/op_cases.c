@@ -182,6 +182,15 @@ void op_operands_pr(op_operands *o)
     }
 }
 
+double op_operands_pr_sum(int64_t row, int64_t col, int64_t depth)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < depth; k++) {
+        sum += (double)(((row + k) % 3 - 1) * ((k + 2 * col) % 3 - 1));
+    }
+    return sum;
+}
+
 void op_operands_check_pr(const op_operands *o)
 {
     double sum, weighted;

@@ -59,6 +59,8 @@ void op_operands_sums(const op_operands *o, double *sum, double *weighted);
 
 /* P(i,k) = (i + k) mod 3 - 1 and R(k,j) = (k + 2j) mod 3 - 1: sums 43 and 31417 for 64x64x64. */
 void op_operands_pr(op_operands *o);
+/* What their product is at a place, K being `depth`. */
+double op_operands_pr_sum(int64_t row, int64_t col, int64_t depth);
 void op_operands_check_pr(const op_operands *o);
 
 /* A forced configuration. */
