@@ -86,7 +86,8 @@ constexpr int LANES_N = 32 / LANES_M;
 constexpr int WARPS_M = BLOCK_M / (LANES_M * THREAD_M);
 static_assert(BLOCK_M % THREAD_M == 0 && BLOCK_N % THREAD_N == 0, "thread tile divides block tile");
 static_assert(SLICE_THREADS % 32 == 0 && THREADS <= 1024, "whole warps, at most 1024 threads");
-static_assert(BLOCK_K % SLICE_K == 0 && SLICE_DEPTH % 2 == 0, "a slice's depth is even");
+static_assert(BLOCK_K % SLICE_K == 0 && SLICE_DEPTH % 2 == 0 && SLICE_DEPTH >= 4,
+              "a slice's depth is even, and its steps have room for the copies");
 static_assert(STAGES >= 2, "a tile is filled while another is read");
 
 // Widest fragment loads along M and N, in elements: 16 bytes of accumulators.
@@ -112,8 +113,9 @@ enum { ALONG_ROWS = 0, ALONG_K = 1, NOWHERE = 2 };
 
 // Brings tiles of one operand, ROWS of M or N times BLOCK_K of K, into shared memory as
 // [k][row] accumulator values. CONTIGUOUS says along which axis the operand's elements adjoin.
-// Rows beyond the operand are read from its last row where elements are read singly, and are zero
-// where vectors are read: what they add up to is never stored. Beyond K everything is zero.
+// Rows beyond the operand are left out, or read from its last row where K is contiguous: what they
+// add up to is never stored. Beyond K everything is zero. The tile that K may cut is the first to
+// be read, so that the loop over the others has nothing to check.
 template <int CONTIGUOUS, int ALIGN, int ROWS> struct tile_loader {
     typedef A_TYPE T;
     static constexpr int SIZE = (int)sizeof(T);
@@ -176,50 +178,52 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct tile_loader {
 
     GK_DEVICE bool has(int step_r, int step_k) const
     {
-        return active && (UNITS_R % LINES_R == 0 || row + step_r * LINES_R * VEC_R < ROWS) &&
+        const int r = row + step_r * LINES_R * VEC_R;
+        const bool row_exists =
+            CONTIGUOUS == ALONG_ROWS ? r < rows_left : UNITS_R % LINES_R == 0 || r < ROWS;
+        return active && row_exists &&
                (UNITS_K % LINES_K == 0 || k + step_k * LINES_K * VEC_K < BLOCK_K);
     }
 
     GK_DEVICE const T *address(int step_r, int step_k) const
     {
-        if constexpr (CONTIGUOUS == ALONG_ROWS) {
-            return source[0] + step_r * (LINES_R * VEC_R) + step_k * LINES_K * k_stride;
-        } else {
-            return source[step_r] + step_k * (LINES_K * VEC_K) * k_stride;
+        const T *from = CONTIGUOUS == ALONG_ROWS ? source[0] + step_r * (LINES_R * VEC_R)
+                                                 : source[step_r % POINTERS];
+        return from + step_k * (LINES_K * VEC_K) * k_stride;
+    }
+
+    GK_DEVICE Acc *place(Acc *tile, int step_r, int step_k) const
+    {
+        return tile + (k + step_k * LINES_K * VEC_K) * PITCH + row + step_r * LINES_R * VEC_R;
+    }
+
+    // Goes on by so many tiles.
+    GK_DEVICE void move(gk_i64 tiles)
+    {
+        GK_UNROLL
+        for (int i = 0; i < POINTERS; i++) {
+            source[i] += tiles * BLOCK_K * k_stride;
         }
     }
 
-    // Elements from the vector's first to the operand's end when the tile's depth ends at k_end:
-    // none if <= 0, the whole vector if >= VEC.
-    GK_DEVICE int elements_left(int step_r, int step_k, int k_end) const
+    // Asks for a tile of which the first k_exists of K exist.
+    GK_DEVICE void prefetch(int k_exists) const
     {
-        const int k_left = k_end - (k + step_k * LINES_K * VEC_K);
-        if (CONTIGUOUS != ALONG_ROWS) {
-            return VEC_K > 1 || k_left <= 0 ? k_left : VEC;
-        }
-        return k_left <= 0 ? 0 : rows_left - (row + step_r * LINES_R * VEC_R);
-    }
-
-    // Asks for the next tile, of which the first k_left of K exist.
-    GK_DEVICE void prefetch(gk_i64 k_left) const
-    {
-        const int k_end = k_left < BLOCK_K ? (int)k_left : BLOCK_K;
         const bool is_first = CONTIGUOUS == NOWHERE || (CONTIGUOUS == ALONG_ROWS ? row : k) == 0;
         GK_UNROLL
         for (int r = 0; r < STEPS_R; r++) {
             GK_UNROLL
             for (int s = 0; s < STEPS_K; s++) {
-                if (has(r, s) && elements_left(r, s, k_end) > 0) {
+                if (has(r, s) && k + s * LINES_K * VEC_K < k_exists) {
                     prefetch_piece<VEC * SIZE>(address(r, s), is_first);
                 }
             }
         }
     }
 
-    // Starts reading the next tile, of which the first k_left of K exist.
-    GK_DEVICE void read(Acc *tile, gk_i64 k_left)
+    // Starts reading a tile of which the first k_exists of K exist.
+    GK_DEVICE void read_cut(Acc *tile, int k_exists)
     {
-        const int k_end = k_left < BLOCK_K ? (int)k_left : BLOCK_K;
         GK_UNROLL
         for (int r = 0; r < STEPS_R; r++) {
             GK_UNROLL
@@ -227,28 +231,42 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct tile_loader {
                 if (!has(r, s)) {
                     continue;
                 }
-                const int left = elements_left(r, s, k_end);
+                const int left = k_exists - (k + s * LINES_K * VEC_K);
                 if constexpr (ASYNC) {
-                    Acc *to = tile + (k + s * LINES_K) * PITCH + row + r * LINES_R * VEC_R;
-                    cp_async<VEC * SIZE>(to, address(r, s), larger(0, smaller(left, VEC)) * SIZE);
+                    cp_async<VEC * SIZE>(place(tile, r, s), address(r, s),
+                                         left > 0 ? VEC * SIZE : 0);
                 } else {
                     pack<T, VEC> &into = staged[r * STEPS_K + s];
                     const T *from = address(r, s);
-                    if (left >= VEC) {
+                    if (left >= VEC_K) {
                         into = *(const pack<T, VEC> *)from;
                     } else {
                         GK_UNROLL
                         for (int e = 0; e < VEC; e++) {
-                            into.v[e] = e < left ? from[e] : T{};
+                            into.v[e] = VEC_K > 1 && e < left ? from[e] : T{};
                         }
                     }
                 }
             }
         }
+    }
+
+    // Starts reading a tile that exists in full, if `exists`, and goes on to the next.
+    GK_DEVICE void read(Acc *tile, bool exists)
+    {
         GK_UNROLL
-        for (int i = 0; i < POINTERS; i++) {
-            source[i] += BLOCK_K * k_stride;
+        for (int r = 0; r < STEPS_R; r++) {
+            GK_UNROLL
+            for (int s = 0; s < STEPS_K; s++) {
+                const bool go = exists && has(r, s);
+                if constexpr (ASYNC) {
+                    cp_async_if<VEC * SIZE>(place(tile, r, s), address(r, s), go);
+                } else if (go) {
+                    staged[r * STEPS_K + s] = *(const pack<T, VEC> *)address(r, s);
+                }
+            }
         }
+        move(1);
     }
 
     // Finishes what read() began, for types that pass through registers.
@@ -262,7 +280,7 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct tile_loader {
                 if (!has(r, s)) {
                     continue;
                 }
-                Acc *to = tile + (k + s * LINES_K * VEC_K) * PITCH + row + r * LINES_R * VEC_R;
+                Acc *to = place(tile, r, s);
                 constexpr int WIDTH = smaller(VEC_R, 16 / (int)sizeof(Acc));
                 GK_UNROLL
                 for (int e = 0; e < VEC; e += WIDTH) {
@@ -512,12 +530,9 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
 
     const gk_i64 all_steps = (args.k + BLOCK_K - 1) / BLOCK_K;
     const gk_i64 split_steps = (all_steps + splits - 1) / splits;
-    const gk_i64 first_k = split * split_steps * BLOCK_K;
-    gk_i64 k_left = args.k - first_k; // of the next tile to be read
-    if (k_left > split_steps * BLOCK_K) {
-        k_left = split_steps * BLOCK_K;
-    }
-    const gk_i64 steps = k_left > 0 ? (k_left + BLOCK_K - 1) / BLOCK_K : 0;
+    const gk_i64 first_step = split * split_steps;
+    const gk_i64 steps =
+        all_steps - first_step < split_steps ? all_steps - first_step : split_steps;
 
     const int slice = SLICE_K == 1 ? 0 : (int)(threadIdx.x / SLICE_THREADS);
     const int slice_thread = SLICE_K == 1 ? (int)threadIdx.x : (int)(threadIdx.x % SLICE_THREADS);
@@ -536,30 +551,40 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
     if (steps > 0) {
         a_loader a;
         b_loader b;
-        a.init(args.a, args.m, args.a_row_stride, args.a_col_stride, block_row, first_k);
-        b.init(args.b, args.n, args.b_col_stride, args.b_row_stride, block_col, first_k);
+        const gk_i64 last_k = (first_step + steps - 1) * BLOCK_K;
+        const int k_exists = (int)(args.k - last_k < BLOCK_K ? args.k - last_k : BLOCK_K);
+        a.init(args.a, args.m, args.a_row_stride, args.a_col_stride, block_row, last_k);
+        b.init(args.b, args.n, args.b_col_stride, args.b_row_stride, block_col, last_k);
 
         // Each tile is asked for by one of the blocks that read it.
         if (ASKS && block_col == 0) {
-            a.prefetch(k_left);
+            a.prefetch(k_exists);
         }
         if (ASKS && block_row == 0) {
-            b.prefetch(k_left);
+            b.prefetch(k_exists);
         }
         grid_wait(); // nothing is read before
+        a.read_cut(tiles, k_exists);
+        b.read_cut(tiles + a_loader::TILE, k_exists);
+        a.write(tiles);
+        b.write(tiles + a_loader::TILE);
+        cp_async_commit();
+        a.move(1 - steps);
+        b.move(1 - steps);
+        gk_i64 left = steps - 1; // tiles that are still to be read
         GK_NO_UNROLL
-        for (int s = 0; s < STAGES - 1; s++) {
-            if (k_left > 0) {
-                a.read(tiles + s * STAGE, k_left);
-                b.read(tiles + s * STAGE + a_loader::TILE, k_left);
+        for (int s = 1; s < STAGES - 1; s++) {
+            if (left > 0) {
+                a.read(tiles + s * STAGE, true);
+                b.read(tiles + s * STAGE + a_loader::TILE, true);
                 a.write(tiles + s * STAGE);
                 b.write(tiles + s * STAGE + a_loader::TILE);
             }
             cp_async_commit();
-            k_left -= BLOCK_K;
+            left--;
         }
         const bool early = grid_is_small();
-        if (early && k_left <= 0) {
+        if (early && left <= 0) {
             grid_launch_next();
         }
         cp_async_wait<STAGES - 2>();
@@ -582,13 +607,13 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
                 // All threads have read tile `step` but its last fragment is already in registers,
                 // so its place may be filled after the barrier.
                 if (k == SLICE_DEPTH - 1) {
-                    if (k_left > 0) {
+                    if (left > 0) {
                         a.write(tiles + filling);
                         b.write(tiles + filling + a_loader::TILE);
                     }
-                    k_left -= BLOCK_K;
+                    left--;
                     if constexpr (EARLY_IN_LOOP) {
-                        grid_launch_next_if(early && k_left <= 0);
+                        grid_launch_next_if(early && left <= 0);
                     }
                     cp_async_wait<STAGES - 2>();
                     __syncthreads();
@@ -600,11 +625,11 @@ GK_KERNEL(gk::THREADS, gk::MIN_BLOCKS, gk_matmul_args, args)
                 const int next = (k + 1) % SLICE_DEPTH;
                 load_fragments(a_fragment[(k + 1) % 2], b_fragment[(k + 1) % 2],
                                a_from + next * a_loader::PITCH, b_from + next * b_loader::PITCH);
+                // Each operand is copied at a step of its own: products go on in between.
                 if (k == 0) {
-                    if (k_left > 0) {
-                        a.read(tiles + filling, k_left);
-                        b.read(tiles + filling + a_loader::TILE, k_left);
-                    }
+                    a.read(tiles + filling, left > 0);
+                } else if (k == 2) {
+                    b.read(tiles + filling + a_loader::TILE, left > 0);
                     cp_async_commit();
                 }
                 multiply_fragments(a_fragment[k % 2], b_fragment[k % 2], sums);

@@ -143,6 +143,13 @@ inline void cp_async(gk_u32 shared, const void *global, int valid, GK_EMU_SITE)
     cp_async<BYTES, CACHE_L1>(gk_emu_self->shared + shared, global, valid, file, line);
 }
 
+template <int BYTES> inline void cp_async_if(void *shared, const void *global, bool go, GK_EMU_SITE)
+{
+    if (go) {
+        cp_async<BYTES>(shared, global, BYTES, file, line);
+    }
+}
+
 inline void cp_async_once(void *shared, const void *global, GK_EMU_SITE)
 {
     cp_async<16>(shared, global, 16, file, line);

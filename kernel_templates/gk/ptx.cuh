@@ -140,7 +140,30 @@ GK_DEVICE void cp_async(void *shared, const void *global, int valid)
     cp_async<BYTES, CACHE_L1>(shared_address(shared), global, valid);
 }
 
-// The same of 16 bytes that the second-level cache is to drop first.
+// The same of BYTES if `go`. There is no branch, so that the compiler can place it anywhere.
+template <int BYTES> GK_DEVICE void cp_async_if(void *shared, const void *global, bool go)
+{
+    static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
+    if constexpr (BYTES == 16) {
+        asm volatile("{\n"
+                     ".reg .pred go;\n"
+                     "setp.ne.s32 go, %2, 0;\n"
+                     "@go cp.async.cg.shared.global [%0], [%1], 16;\n"
+                     "}" ::"r"(shared_address(shared)),
+                     "l"(global), "r"((int)go)
+                     : "memory");
+    } else {
+        asm volatile("{\n"
+                     ".reg .pred go;\n"
+                     "setp.ne.s32 go, %3, 0;\n"
+                     "@go cp.async.ca.shared.global [%0], [%1], %2;\n"
+                     "}" ::"r"(shared_address(shared)),
+                     "l"(global), "n"(BYTES), "r"((int)go)
+                     : "memory");
+    }
+}
+
+// A copy of 16 bytes that the second-level cache is to drop first.
 GK_DEVICE void cp_async_once(void *shared, const void *global)
 {
     gk_u64 policy;
