@@ -113,9 +113,9 @@ enum { ALONG_ROWS = 0, ALONG_K = 1, NOWHERE = 2 };
 
 // Brings tiles of one operand, ROWS of M or N times BLOCK_K of K, into shared memory as
 // [k][row] accumulator values. CONTIGUOUS says along which axis the operand's elements adjoin.
-// Rows beyond the operand are left out, or read from its last row where K is contiguous: what they
-// add up to is never stored. Beyond K everything is zero. The tile that K may cut is the first to
-// be read, so that the loop over the others has nothing to check.
+// Rows beyond the operand are left out where rows adjoin, else read from its last: what they add up
+// to is never stored. Beyond K everything is zero. The tile that K may cut is the first to be read,
+// so that the loop over the others has nothing to check.
 template <int CONTIGUOUS, int ALIGN, int ROWS> struct tile_loader {
     typedef A_TYPE T;
     static constexpr int SIZE = (int)sizeof(T);
