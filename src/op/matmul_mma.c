@@ -330,8 +330,8 @@ static double rate(const gk_problem *problem, const gk_device_info *device)
 
 /*
  * The model. Its weights are fitted to 4900 measurements of bf16 on an H200, most of them of odd
- * shapes, those of memory and SPLIT_START to 600 with few rows, those of f32 to some 5000 of bf16
- * and tf32 on an H100; they are clocks unless they say otherwise.
+ * shapes, those of memory to 600 with few rows, those of shared K to both, those of f32 to some
+ * 5000 of bf16 and tf32 on an H100; they are clocks unless they say otherwise.
  */
 static const double REGISTERS = 0.9;       /* of a thread, of the estimate from above */
 static const double SHARED_BYTES = 166;    /* shared memory, bytes a clock */
@@ -359,7 +359,9 @@ static const double ROUND = 206;           /* of storing a warp's tile */
 static const double STORE_VECTOR = 1.07;   /* of C, by one warp */
 static const double STORE_ELEMENT = 0.415; /* or of single elements, eight loaded together */
 static const double STORE_BYTES = 12;      /* of C, bytes a clock */
-static const double SPLIT_START = 7000;
+static const double SPLIT_START = 2900;
+static const double SPLIT_APART = 0.35;    /* of reading memory, where blocks share K, */
+static const double SPLIT_MOST = 4100;     /* at most */
 static const double SPLIT_BYTES = 19.6;    /* of partial sums, a clock */
 static const double SPLIT_READ = 0.973;    /* read back, by what a thread's loads allow */
 static const double BANDWIDTH = 0.95;      /* of the memory's */
@@ -475,7 +477,8 @@ static double end_clocks(const gk_problem *problem, const int32_t *v, const shap
     return clocks + store * vectors / (double)s->warps + ROUND * rounds;
 }
 
-static double split_clocks(const gk_config *config, const shape *s, double share)
+/* `memory`: the clocks in which the operands could be read. */
+static double split_clocks(const gk_config *config, const shape *s, double share, double memory)
 {
     const int32_t *v = config->values;
     const double bytes = (double)v[BLOCK_M] * v[BLOCK_N] * 4;
@@ -485,7 +488,9 @@ static double split_clocks(const gk_config *config, const shape *s, double share
     /* Every block writes its sums; the last of a tile reads everybody's, 128 bytes a thread at a
      * time. */
     const double reading = gki_at_least((double)s->warps * 32 * 128 / 800, 16);
-    return SPLIT_START + share * bytes / SPLIT_BYTES + SPLIT_READ * v[SPLIT_K] * bytes / reading;
+    const double apart = SPLIT_APART * memory;
+    return SPLIT_START + (apart < SPLIT_MOST ? apart : SPLIT_MOST) + share * bytes / SPLIT_BYTES +
+           SPLIT_READ * v[SPLIT_K] * bytes / reading;
 }
 
 /* Seconds of the operands' and C's way from and to device memory, which answers as fast as it can,
@@ -527,11 +532,11 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double rounds = ceil(share / resident);
     clocks += rounds * end_clocks(problem, v, &s, &e, k_tiles) + LATER_START * (rounds - 1);
     clocks += share * e.area * c_bytes / STORE_BYTES;
-    clocks += split_clocks(config, &s, share);
 
     const double memory = memory_seconds(problem, device, v, &s,
                                          share < fit ? (double)grid.grid : fit * sms, k_tiles);
     const double clock = gki_at_least(device->clock_khz, 1e6) * 1e3;
+    clocks += split_clocks(config, &s, share, memory * clock);
     const double order = v[GROUP_M] > 1 || share <= fit ? 1 : 1.01; /* grouped tiles reread less */
     const double computing = clocks / clock;
     const double longer = gki_at_least(computing, memory);

@@ -19,7 +19,7 @@ static const double CLUSTER_START = 504;     /* until all blocks of one are ther
 static const double CLUSTER_TILE = 1.86;     /* of K, walked in step */
 static const double TILE_START = 373;        /* of every tile that a block computes */
 static const double STORE_BYTES = 30.2;      /* of C, a clock */
-static const double SHIFTED_BYTES = 10.4;    /* of rows off 16-byte boundaries */
+static const double SHIFTED_BYTES = 15.3;    /* of rows off 16-byte boundaries */
 static const double SLAB = 134;              /* of 64 rows of columns that leave together, */
 static const double SHIFTED_SLAB = 737;      /* and off such boundaries */
 static const double TURNS = 1;               /* of stores that two warpgroups take turns with */
@@ -28,6 +28,7 @@ static const double SPLIT_BYTES = 15.1;      /* of partial sums, a clock */
 static const double MEETING = 1310;          /* of the blocks that share K */
 static const double EXCHANGE_BYTES = 13.5;   /* of sums, a clock */
 static const double KERNEL_START = 1110;     /* first loads and last stores included */
+static const double ODD_START = 780;         /* where tensor maps cannot take all operands or C */
 static const double FIRST_LOAD = 0.542;      /* of the first tile of K, which nothing hides */
 static const double NO_ROOM = 1190;          /* for the next kernel's blocks beside this one's */
 static const double BANDWIDTH = 0.9;         /* of the memory's */
@@ -194,6 +195,8 @@ double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
     double ends = KERNEL_START + FIRST_LOAD * (double)(s.x_bytes + s.y_bytes) / SM_BYTES;
     ends += s.team > 1 ? CLUSTER_START : 0;
     ends += s.shifted ? SHIFTED_SLAB * slabs_of(&s) * share : 0;
+    const bool prepared = s.a_form != WGMMA_AS_IT_IS || s.b_form != WGMMA_AS_IT_IS;
+    ends += s.shifted || prepared ? ODD_START : 0;
     ends += 2 * units > seats && v[WGMMA_OVERLAP] < 2 ? NO_ROOM : 0;
     if (v[WGMMA_SPLIT_K] > 1) {
         ends += SPLIT_START + v[WGMMA_SPLIT_K] * area / parts * 4 / SPLIT_BYTES;
