@@ -285,19 +285,19 @@ GK_DEVICE void grid_launch_next_if(bool condition)
 #endif
 }
 
-// Whether each block of the grid finds a multiprocessor for itself. Then the next kernel may start
-// when this one's last loads are under way. Of larger grids it would crowd its first blocks on the
-// multiprocessors that are free first.
+// Whether each block of the grid finds one of an H100's 132 multiprocessors for itself. Then the
+// next kernel may start when this one's last loads are under way. Of larger grids it would crowd
+// its first blocks on the multiprocessors that are free first.
 GK_DEVICE bool grid_is_small()
 {
-    return gridDim.x <= GK_MULTIPROCESSORS;
+    return gridDim.x <= 132;
 }
 
 // And whether few multiprocessors are left without one: where there is room for one block only, the
 // next kernel's blocks then come in as this one's leave.
 GK_DEVICE bool grid_fills_once()
 {
-    return grid_is_small() && gridDim.x >= GK_MULTIPROCESSORS * 10 / 11;
+    return grid_is_small() && gridDim.x >= 120;
 }
 
 // Both, where a kernel does nothing worth mentioning before it reads: the next kernel's blocks come

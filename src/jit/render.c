@@ -211,11 +211,10 @@ static void dump(const gki_jit *jit, const gki_rendered *rendered, size_t length
     gki_buf_free(&path);
 }
 
-/* What the device, the configuration and the problem put before and between the source's texts. */
-static gk_status write_parts(const gk_device_info *device, const gk_op_desc *op,
-                             const gk_variant *variant, const gk_problem *problem,
-                             const gk_config *config, char kernel[128], gki_buf *top,
-                             gki_buf *middle)
+/* What the configuration and the problem put before and between the source's texts. */
+static gk_status write_parts(const gk_op_desc *op, const gk_variant *variant,
+                             const gk_problem *problem, const gk_config *config, char kernel[128],
+                             gki_buf *top, gki_buf *middle)
 {
     gk_constants constants = {0};
     if (variant->constants) {
@@ -230,7 +229,6 @@ static gk_status write_parts(const gk_device_info *device, const gk_op_desc *op,
     kernel_name(op, variant, &constants, config, kernel);
     put_comment(top, op, variant, config);
     gki_buf_printf(top, "#define GK_KERNEL_NAME %s\n", kernel);
-    gki_buf_printf(top, "#define GK_MULTIPROCESSORS %d\n", (int)device->sm_count);
     gki_buf_puts(middle, "#line 1 \"constants\"\n");
     gk_status status = put_params(middle, variant, config);
     if (status == GK_OK) {
@@ -270,7 +268,7 @@ gk_status gki_render(gki_jit *jit, const gk_op_desc *op, const gk_variant *varia
     }
     gk_status status = gki_jit_source(jit, variant, &source);
     if (status == GK_OK) {
-        status = write_parts(&jit->info, op, variant, problem, config, out->kernel, &top, &middle);
+        status = write_parts(op, variant, problem, config, out->kernel, &top, &middle);
     }
     if (status == GK_OK) {
         status = make_key(jit, source, &top, &middle, &out->key);

@@ -16,7 +16,7 @@ static inline double gki_model_starts(const gk_device_info *device, double block
 /* What a chain of kernels gains where the next one starts early: gk/ptx.cuh's grid_is_small(). */
 static inline double gki_model_early(const gk_device_info *device, int64_t grid, double seconds)
 {
-    return device->cc >= 90 && grid <= device->sm_count ? seconds : 0;
+    return device->cc >= 90 && grid <= 132 ? seconds : 0;
 }
 
 /* Clusters of so many blocks, one block a multiprocessor, that are there at once: groups of
