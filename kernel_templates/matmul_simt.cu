@@ -187,9 +187,11 @@ template <int CONTIGUOUS, int ALIGN, int ROWS> struct tile_loader {
 
     GK_DEVICE const T *address(int step_r, int step_k) const
     {
-        const T *from = CONTIGUOUS == ALONG_ROWS ? source[0] + step_r * (LINES_R * VEC_R)
-                                                 : source[step_r % POINTERS];
-        return from + step_k * (LINES_K * VEC_K) * k_stride;
+        if constexpr (CONTIGUOUS == ALONG_ROWS) {
+            return source[0] + step_r * (LINES_R * VEC_R) + step_k * LINES_K * k_stride;
+        } else {
+            return source[step_r] + step_k * (LINES_K * VEC_K) * k_stride;
+        }
     }
 
     GK_DEVICE Acc *place(Acc *tile, int step_r, int step_k) const

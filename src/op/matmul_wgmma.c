@@ -315,12 +315,6 @@ static bool check_stages(const int32_t *v, const gki_wgmma_shape *s, gk_reason *
     return true;
 }
 
-/* The template's PREPARES. */
-static bool prepares(const gki_wgmma_shape *s)
-{
-    return s->a_form != WGMMA_AS_IT_IS || s->b_form != WGMMA_AS_IT_IS;
-}
-
 /* Prepared operands follow: the template's prepare() computes the same. */
 static int64_t partial_bytes(const gki_wgmma_shape *s, const int32_t *v)
 {
@@ -343,19 +337,20 @@ static bool check_launch(const gk_problem *problem, const gk_device_info *device
     }
     const int64_t seats = gki_model_seats(device, s->cluster);
     const int64_t clusters = s->rows * s->cols * v[WGMMA_SPLIT_K];
-    if (v[WGMMA_CLUSTER_K] > 1 && clusters > seats && (!device->is_emulated || prepares(s))) {
+    if (v[WGMMA_CLUSTER_K] > 1 && clusters > seats &&
+        (!device->is_emulated || gki_wgmma_prepares(s))) {
         return gk_refuse(reason, "%lld clusters share K, %lld run at once", (long long)clusters,
                          (long long)seats);
     }
-    if (s->team > 2 && ((clusters > seats && !device->is_emulated) || prepares(s))) {
+    if (s->team > 2 && ((clusters > seats && !device->is_emulated) || gki_wgmma_prepares(s))) {
         return gk_refuse(reason, "%lld clusters of %d, %lld run at once", (long long)clusters,
                          (int)s->cluster, (long long)seats);
     }
-    if (v[WGMMA_OVERLAP] > 0 && prepares(s)) {
+    if (v[WGMMA_OVERLAP] > 0 && gki_wgmma_prepares(s)) {
         return gk_refuse(reason, "OVERLAP is for operands as they are");
     }
     /* Where a block has several tiles it shows for 8-bit operands, which then need no choice. */
-    const int32_t several = s->element == 1 && !prepares(s) ? 1 : 0;
+    const int32_t several = s->element == 1 && !gki_wgmma_prepares(s) ? 1 : 0;
     if (clusters > seats && v[WGMMA_OVERLAP] != several && !device->is_emulated) {
         return gk_refuse(reason, "OVERLAP has one value where a block has several tiles");
     }
@@ -409,7 +404,7 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     const int64_t units = s.rows * s.cols * v[WGMMA_SPLIT_K];
     const int64_t tiles = s.rows * s.cols * s.cluster;
     const int64_t seats = gki_model_seats(device, s.cluster);
-    out->grid = (prepares(&s) ? seats : smaller(units, seats)) * s.cluster;
+    out->grid = (gki_wgmma_prepares(&s) ? seats : smaller(units, seats)) * s.cluster;
     if (v[WGMMA_CLUSTER_K] > 1) {
         out->grid = units * s.cluster; /* blocks that share K have one tile each */
     }
@@ -422,7 +417,7 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     if (v[WGMMA_SPLIT_K] > 1) {
         out->zeroed = tiles * s.sharers * (int64_t)sizeof(unsigned long long);
     }
-    if (prepares(&s)) {
+    if (gki_wgmma_prepares(&s)) {
         const bool swap = v[WGMMA_SWAP] != 0;
         out->cooperative = 1;
         out->workspace += gki_wgmma_prepared_bytes(problem, MATMUL_A, swap) +

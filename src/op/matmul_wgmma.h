@@ -76,6 +76,8 @@ bool gki_wgmma_check_f32(const gk_problem *problem, const gk_device_info *device
 
 /* matmul_wgmma_prepare.c */
 gki_wgmma_form gki_wgmma_form_of(const gk_problem *problem, int arg, bool swap);
+/* The template's PREPARES. */
+bool gki_wgmma_prepares(const gki_wgmma_shape *s);
 int64_t gki_wgmma_prepared_bytes(const gk_problem *problem, int arg, bool swap);
 bool gki_wgmma_check_prepared(const gk_problem *problem, bool swap, gk_reason *reason);
 void gki_wgmma_describe_prepared(const gk_problem *problem, int arg, gki_wgmma_form form,

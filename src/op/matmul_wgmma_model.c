@@ -195,8 +195,7 @@ double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
     double ends = KERNEL_START + FIRST_LOAD * (double)(s.x_bytes + s.y_bytes) / SM_BYTES;
     ends += s.team > 1 ? CLUSTER_START : 0;
     ends += s.shifted ? SHIFTED_SLAB * slabs_of(&s) * share : 0;
-    const bool prepared = s.a_form != WGMMA_AS_IT_IS || s.b_form != WGMMA_AS_IT_IS;
-    ends += s.shifted || prepared ? ODD_START : 0;
+    ends += s.shifted || gki_wgmma_prepares(&s) ? ODD_START : 0;
     ends += 2 * units > seats && v[WGMMA_OVERLAP] < 2 ? NO_ROOM : 0;
     if (v[WGMMA_SPLIT_K] > 1) {
         ends += SPLIT_START + v[WGMMA_SPLIT_K] * area / parts * 4 / SPLIT_BYTES;

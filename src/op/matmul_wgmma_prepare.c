@@ -56,6 +56,11 @@ int64_t gki_wgmma_prepared_bytes(const gk_problem *problem, int arg, bool swap)
     return rows * pitch(problem, elements);
 }
 
+bool gki_wgmma_prepares(const gki_wgmma_shape *s)
+{
+    return s->a_form != WGMMA_AS_IT_IS || s->b_form != WGMMA_AS_IT_IS;
+}
+
 bool gki_wgmma_check_prepared(const gk_problem *problem, bool swap, gk_reason *reason)
 {
     static const int64_t MAX_BYTES = INT64_C(32) << 30; /* pieces of 16 are counted in 32 bits */
