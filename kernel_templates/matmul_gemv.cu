@@ -75,10 +75,8 @@ constexpr int REGISTERS =
 constexpr int MIN_BLOCKS =
     larger(1, smaller(65536 / (THREADS * ((REGISTERS + 7) / 8 * 8)), 1536 / THREADS));
 
-// Where a warp reads short pieces of rows, the second-level cache is told to fetch more of them.
-constexpr bool SHORT_PIECES = LANES * W_VECTOR <= 128;
-
-// Reads BYTES that nobody needs again.
+// Reads BYTES that nobody needs again; the second-level cache fetches FETCH bytes, where a warp
+// reads short pieces of rows more of them.
 template <int BYTES> GK_DEVICE void load_once(gk_u32 (&to)[(BYTES + 3) / 4], const void *from)
 {
 #ifdef GK_EMULATED
@@ -101,12 +99,12 @@ template <int BYTES> GK_DEVICE void load_once(gk_u32 (&to)[(BYTES + 3) / 4], con
     }
 #else
 #define GK_LOAD_ONCE "ld.global.nc.L1::no_allocate"
-    if constexpr (BYTES == 16 && SHORT_PIECES) {
+    if constexpr (BYTES == 16 && FETCH == 256) {
         asm volatile(GK_LOAD_ONCE ".L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
                      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                      : "l"(from));
     } else if constexpr (BYTES == 16) {
-        asm volatile(GK_LOAD_ONCE ".v4.u32 {%0,%1,%2,%3}, [%4];"
+        asm volatile(GK_LOAD_ONCE ".L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
                      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                      : "l"(from));
     } else if constexpr (BYTES == 8) {

@@ -62,7 +62,7 @@ constexpr int THREADS = 128 * (CONSUMERS + 1);
 // What of the next kernel may happen beside this one's end: with OVERLAP its blocks ask for their
 // first tiles in the second-level cache before they wait; with 2 they find room beside this one's.
 constexpr int BLOCKS = OVERLAP == 2 ? 2 : 1; // on a multiprocessor
-constexpr int AHEAD = OVERLAP == 0 ? 0 : OVERLAP == 2 ? 4 : BLOCK_K > SPAN ? 1 : 2; // tiles of K
+constexpr int AHEAD = OVERLAP == 0 ? 0 : OVERLAP == 1 && BLOCK_K > SPAN ? 2 : 4; // tiles of K
 constexpr int AHEAD_BYTES = 1 << 20; // of all blocks, if that is more: later tiles delay the first
 constexpr int LOADER_REGISTERS = CONSUMERS == 3 ? 32 : PIECES * SUMS >= 208 ? 24 : 40;
 constexpr int MATH_REGISTERS = CONSUMERS == 3 ? 160 : PIECES * SUMS >= 208 ? 240 : 232;

@@ -191,12 +191,13 @@ typedef struct gk_variant {
      * With n_maps > 0 the kernel's parameter struct begins with that many gk_tensor_map
      * (gk/tensor_map.h), made from what maps() describes; what the op packs follows, and the whole
      * is a multiple of 64 bytes. maps() writes all of out[0 .. n_maps - 1] (zero-filled) from the
-     * tensors' data and strides, the problem, the configuration and workspace alone: for the same
-     * values it is not asked again. False: the operands cannot be described, a defect of check().
+     * tensors' data and strides, the problem, the device, the configuration and workspace alone:
+     * for the same values it is not asked again. False: the operands cannot be described, a defect
+     * of check().
      */
     uint32_t n_maps; /* 0 to GK_MAX_MAPS */
-    bool (*maps)(const gk_call *call, const gk_problem *problem, const gk_config *config,
-                 void *workspace, gk_map_desc *out);
+    bool (*maps)(const gk_call *call, const gk_problem *problem, const gk_device_info *device,
+                 const gk_config *config, void *workspace, gk_map_desc *out);
 } gk_variant;
 
 typedef struct gk_arg_desc {

@@ -81,8 +81,10 @@ static gk_status encode_maps(gki_device *device, const gki_recipe *recipe, const
     gk_map_desc descs[GK_MAX_MAPS];
     gk_tensor_map *maps = out;
     gk_reason reason = {{0}};
+    gk_device_info info;
     memset(descs, 0, sizeof descs);
-    if (!variant->maps(call, recipe->problem, recipe->config, workspace, descs)) {
+    device->driver->info(device, &info);
+    if (!variant->maps(call, recipe->problem, &info, recipe->config, workspace, descs)) {
         return gk_fail(GK_ERR_INTERNAL, WHERE, "variant %s cannot describe the operands",
                        variant->name);
     }

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "op/map.h"
+#include "op/model.h"
 
 enum { LIGHT_NODES = 16 };
 
@@ -145,18 +146,12 @@ map_sizes gki_map_sizes(const gk_problem *problem)
     return s;
 }
 
-static double at_least(double value, double limit)
-{
-    return value > limit ? value : limit;
-}
-
 double gki_map_seconds(const gk_problem *problem, const gk_device_info *device)
 {
     double flops = 0;
     double bytes = 0;
     gki_map_work(problem, &flops, &bytes);
-    return bytes /
-           at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0) * 0.92, 1e11);
+    return bytes / (0.92 * gki_model_pins(device));
 }
 
 /* An input that repeats one element along N is read once a repetition of that axis. */

@@ -1,6 +1,7 @@
 /* The matmul variant for products with few rows or few columns, which take as long as the other
  * operand takes to come from memory. */
 #include "op/matmul.h"
+#include "op/model.h"
 
 #include <math.h>
 
@@ -14,6 +15,7 @@ enum {
     UNROLL,
     WARPS,
     MMA,
+    FETCH,
     SPLIT_K,
     N_PARAMS,
 };
@@ -24,6 +26,7 @@ static const int32_t lanes_values[] = {4, 8, 16, 32};
 static const int32_t unroll_values[] = {1, 2, 4};
 static const int32_t warps_values[] = {4, 8, 16};
 static const int32_t flag_values[] = {0, 1};
+static const int32_t fetch_values[] = {128, 256}; /* bytes */
 static const int32_t split_k_values[] = {1, 2, 4, 8, 16, 32};
 
 #define VALUES(list) list, sizeof(list) / sizeof((list)[0])
@@ -35,6 +38,7 @@ static const gk_param params[N_PARAMS] = {
     [UNROLL] = {"UNROLL", "_u", VALUES(unroll_values), 0},
     [WARPS] = {"WARPS", "_w", VALUES(warps_values), 0},
     [MMA] = {"MMA", "_m", VALUES(flag_values), 0},
+    [FETCH] = {"FETCH", "_f", VALUES(fetch_values), 0},
     [SPLIT_K] = {"SPLIT_K", "", VALUES(split_k_values), 1},
 };
 
@@ -254,6 +258,12 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     out->smem = s.smem;
 }
 
+/* Bytes that the L2 cache fetches where a warp reads so much of a row at once. */
+static int32_t fetch_of(const gk_device_info *device, const roles *r, const int32_t *v)
+{
+    return v[LANES] * r->vector <= 128 && gki_model_wide_fetches(device) ? 256 : 128;
+}
+
 static bool check(const gk_problem *problem, const gk_device_info *device, const gk_config *config,
                   gk_reason *reason)
 {
@@ -265,6 +275,10 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
     const shape s = shape_of(problem, &r, config);
     if (!check_tile(&r, &s, v, reason)) {
         return false;
+    }
+    if (v[FETCH] != fetch_of(device, &r, v)) {
+        return gk_refuse(reason, "FETCH must be %d for pieces of %d bytes on this device",
+                         (int)fetch_of(device, &r, v), (int)(v[LANES] * r.vector));
     }
     if (v[SPLIT_K] > 1) {
         gk_launch parts = {0};
@@ -405,8 +419,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const roles r = roles_of(problem);
     const shape s = shape_of(problem, &r, config);
     const work w = work_of(problem, &r, &s, v);
-    const double pins =
-        gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+    const double pins = gki_model_pins(device);
     const int64_t x_tiles = gki_ceil_div(r.x_rows, v[TILE]);
     const int64_t blocks = larger(gki_ceil_div(r.w_rows, s.block_rows) * x_tiles * v[SPLIT_K], 1);
     const double bytes = (double)r.w_rows * (double)r.k * (double)r.size;

@@ -502,9 +502,7 @@ static double memory_seconds(const gk_problem *problem, const gk_device_info *de
     const double n = (double)problem->dims[MATMUL_N];
     const double k = (double)problem->dims[MATMUL_K];
     const double c_bytes = (double)gk_dtype_size((gk_dtype)problem->dtype[MATMUL_C]);
-    const double bandwidth =
-        BANDWIDTH *
-        gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+    const double bandwidth = BANDWIDTH * gki_model_pins(device);
     const double traffic = (m * k + k * n) * (double)s->element + m * n * c_bytes;
     const double ahead = v[STAGES] - 1;
     const double later = gki_at_least(1 - ahead / gki_at_least(k_tiles, 1), 0);

@@ -316,8 +316,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     if (problem->dims[MATMUL_M] % v[BLOCK_M] != 0 || problem->dims[MATMUL_N] % v[BLOCK_N] != 0) {
         clocks += EDGE_ELEMENT * v[THREAD_M] * v[THREAD_N];
     }
-    const double bandwidth =
-        gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+    const double bandwidth = gki_model_pins(device);
     const double m = (double)problem->dims[MATMUL_M];
     const double n = (double)problem->dims[MATMUL_N];
     const double bytes =

@@ -448,6 +448,10 @@ uint32_t gki_wgmma_promotion(const gk_map_desc *desc)
     return desc->strides[1] % 128 == 0 ? 256 : 128;
 }
 
+/* Whatever the device: what lies beside a tile is the next one's, which helps if few are under
+ * way. */
+static const int64_t FEW_STAGES = 4;
+
 /* An operand as the kernel loads it: as it is, or as prepared in workspace. */
 static void describe_operand(const gk_call *call, const gk_problem *problem, int arg, bool swap,
                              unsigned char *prepared, gk_map_desc *out)
@@ -459,12 +463,13 @@ static void describe_operand(const gk_call *call, const gk_problem *problem, int
     }
 }
 
-static bool maps(const gk_call *call, const gk_problem *problem, const gk_config *config,
-                 void *workspace, gk_map_desc *out)
+static bool maps(const gk_call *call, const gk_problem *problem, const gk_device_info *device,
+                 const gk_config *config, void *workspace, gk_map_desc *out)
 {
     const gki_wgmma_shape s = gki_wgmma_shape_of(problem, config);
     const bool swap = config->values[WGMMA_SWAP] != 0;
     const bool tf32 = problem->dtype[MATMUL_A] == GK_F32;
+    const bool wide = s.stages <= FEW_STAGES || gki_model_wide_fetches(device);
     unsigned char *prepared = (unsigned char *)workspace + partial_bytes(&s, config->values);
     out[0].box[0] = (int32_t)s.span;
     out[0].box[1] = (int32_t)(swap ? s.y_box_rows : s.x_box_rows);
@@ -474,7 +479,7 @@ static bool maps(const gk_call *call, const gk_problem *problem, const gk_config
     prepared += gki_wgmma_prepared_bytes(problem, MATMUL_A, swap);
     describe_operand(call, problem, MATMUL_B, swap, prepared, &out[1]);
     for (int i = 0; i < 2; i++) {
-        out[i].l2_promotion = gki_wgmma_promotion(&out[i]);
+        out[i].l2_promotion = wide ? gki_wgmma_promotion(&out[i]) : 128;
         out[i].tf32 = tf32;
     }
     if (!s.by_tma) {

@@ -1,6 +1,7 @@
 /* The matmul variant for f32 on Hopper's tensor cores at f32's accuracy: three bf16 parts a number,
  * six products of parts. */
 #include "op/matmul_wgmma.h"
+#include "op/model.h"
 
 #include <gk/base.h>
 #include <gk/ops.h>
@@ -183,9 +184,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const int64_t rounds = gki_ceil_div(s.tiles_m * s.tiles_n * v[SPLIT_K], sms);
     const double steps = (double)gki_ceil_div(s.tiles_k, v[SPLIT_K]);
     const double clock = CLOCK * gki_at_least(device->clock_khz, 1e6) * 1e3;
-    const double bandwidth =
-        SPLIT_SHARE *
-        gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+    const double bandwidth = SPLIT_SHARE * gki_model_pins(device);
     /* Six bytes written for four read. How much of the split the products do not hide: */
     const double split = SPLIT_START + s.images / 6 * 10 / bandwidth;
     const double seen = v[SPLIT_K] > 1 ? 1 : rounds == 1 ? 0.75 : 0.4;

@@ -121,7 +121,7 @@ static double overlap_seconds(const gk_config *config, const gki_wgmma_shape *s,
     if (cut) {
         return -AHEAD_START;
     }
-    const int ahead = v[WGMMA_OVERLAP] == 2 ? 4 : v[WGMMA_BLOCK_K] > s->span ? 1 : 2;
+    const int ahead = v[WGMMA_OVERLAP] == 1 && v[WGMMA_BLOCK_K] > s->span ? 2 : 4;
     const double bytes = gki_at_least(ahead * step, AHEAD_BYTES);
     const double seconds = (bytes < all ? bytes : all) / bandwidth;
     return AHEAD_START + AHEAD_READS * (seconds < AHEAD_MOST ? seconds : AHEAD_MOST);
@@ -209,9 +209,7 @@ double gki_wgmma_model(const gk_problem *problem, const gk_device_info *device,
     clocks = gki_at_least(clocks, from_l2 / L2_BYTES);
 
     const double clock = CLOCK * gki_at_least(device->clock_khz, 1e6) * 1e3;
-    const double bandwidth =
-        BANDWIDTH *
-        gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+    const double bandwidth = BANDWIDTH * gki_model_pins(device);
     const double computing = clocks / clock;
     const double read = memory_bytes(problem, device, config, &s, (double)units, (double)seats);
     double memory = read / bandwidth * few_readers(device, &s, units);

@@ -1,6 +1,7 @@
 /* The matmul variant for f32 products of few tiles on Hopper's tensor cores at f32's accuracy: each
  * block splits what it multiplies into three bf16 parts a number, six products of parts. */
 #include "op/matmul_wgmma.h"
+#include "op/model.h"
 
 #include <gk/base.h>
 #include <gk/matmul_tma_args.h>
@@ -124,9 +125,10 @@ static void launch(const gk_problem *problem, const gk_device_info *device, cons
     out->smem = s.stages * s.stage + s.planes + s.received + BARRIER_BYTES;
 }
 
-static bool maps(const gk_call *call, const gk_problem *problem, const gk_config *config,
-                 void *workspace, gk_map_desc *out)
+static bool maps(const gk_call *call, const gk_problem *problem, const gk_device_info *device,
+                 const gk_config *config, void *workspace, gk_map_desc *out)
 {
+    (void)device;
     (void)workspace;
     const int32_t *v = config->values;
     const bool along_k[2] = {problem->layout[MATMUL_A] == GK_LAYOUT_ROW,
@@ -172,9 +174,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double clocks =
         rounds * (steps * step + ENDS + STEP + exchange + area / v[CLUSTER_K] * 4 / STORED);
     const double clock = CLOCK * gki_at_least(device->clock_khz, 1e6) * 1e3;
-    const double bandwidth =
-        BANDWIDTH *
-        gki_at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+    const double bandwidth = BANDWIDTH * gki_model_pins(device);
     const double m = (double)problem->dims[MATMUL_M];
     const double n = (double)problem->dims[MATMUL_N];
     const double read = ((m + n) * (double)problem->dims[MATMUL_K] + m * n) * 4;

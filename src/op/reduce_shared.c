@@ -107,7 +107,6 @@ static const double REACHED = 0.95;     /* of what the memory's pins could do */
 double gki_reduce_seconds(const gk_problem *problem, const gk_device_info *device,
                           const gki_reduce_cost *cost)
 {
-    const double pins = 2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0);
     const double sms = device->sm_count > 0 ? device->sm_count : 1;
     const double x_bytes = (double)gki_reduce_outputs(problem) *
                            (double)problem->dims[REDUCE_AXIS] *
@@ -115,7 +114,7 @@ double gki_reduce_seconds(const gk_problem *problem, const gk_device_info *devic
     const double out_bytes = (double)gki_reduce_outputs(problem) *
                              (double)gk_dtype_size((gk_dtype)problem->dtype[REDUCE_OUT]);
     /* Of the memory even where x is small: nothing says that a cache holds it. */
-    const double bandwidth = REACHED * fmax(pins, 1e11);
+    const double bandwidth = REACHED * gki_model_pins(device);
     const double memory = (x_bytes * cost->wasted + out_bytes) / bandwidth;
     const double by_registers = floor(65536 / (fmin(cost->registers, 255) * cost->threads));
     const double by_threads = floor(fmax(device->max_threads_per_sm, 1024) / cost->threads);

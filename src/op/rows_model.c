@@ -86,8 +86,7 @@ double gki_rows_seconds(const gk_problem *problem, const gk_device_info *device,
 {
     double flops, bytes;
     gki_rows_work(problem, &flops, &bytes);
-    const double pins =
-        at_least(2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0), 1e11);
+    const double pins = gki_model_pins(device);
     const double sms = at_least(device->sm_count, 1);
     const double clock = at_least(device->clock_khz, 1e6) * 1e3;
     const double share = at_least(e->blocks / sms, 1 / sms);

@@ -1,4 +1,5 @@
 /* A few long rows, each to several blocks that wait for each other. */
+#include "op/model.h"
 #include "op/rows.h"
 
 enum { THREADS, UNROLL, VECTOR, BLOCKS, HOLD, TURNS };
@@ -124,7 +125,7 @@ double gki_rows_split_model(const gk_problem *problem, const gk_device_info *dev
     const double rows = (double)problem->dims[ROWS_ROWS];
     const double elements = rows * (double)problem->dims[ROWS_COLS];
     const double sms = device->sm_count > 1 ? device->sm_count : 1;
-    const double pins = 2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0);
+    const double pins = gki_model_pins(device);
     const double blocks = (double)(p.groups * p.parts);
     const double active = blocks < sms ? blocks / sms : 1;
     const double turns = (double)gki_rows_ceil(problem->dims[ROWS_ROWS], p.groups);
@@ -133,7 +134,7 @@ double gki_rows_split_model(const gk_problem *problem, const gk_device_info *dev
     const double fewer = THREADS_FULL / (v[THREADS] * v[BLOCKS]);
     double flops, bytes;
     gki_rows_work(problem, &flops, &bytes);
-    double seconds = START + bytes / (BANDWIDTH * (pins > 1e11 ? pins : 1e11) * active);
+    double seconds = START + bytes / (BANDWIDTH * pins * active);
     seconds += CHUNKS + (p.parts > 1 ? MEET + TURN * (turns - 1) * (double)p.parts : 0);
     seconds += AGAIN * elements * (double)s.size * (1 - held) * 2 / v[UNROLL] * fewer / active;
     if (!gki_rows_is_norm(problem)) {

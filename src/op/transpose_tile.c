@@ -192,7 +192,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const shape s = shape_of(problem, &v, config);
     const double sms = fmax(device->sm_count, 1);
     const double clock = fmax(device->clock_khz, 1e6) * 1e3;
-    const double pins = 2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0);
+    const double pins = gki_model_pins(device);
     const double size = (double)v.size;
     const double bytes = 2 * size * (double)v.rows * (double)v.cols * (double)v.batches;
     const double blocks = (double)gki_transpose_tiles(&v, c[TILE_R], c[TILE_C]);
@@ -205,8 +205,8 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const double far_lines = v.copy ? 0
                                     : log2(fmax(fmin(4096 / size, (double)v.rows) / high, 1)) +
                                           log2(fmax(fmin(4096 / size, (double)v.cols) / wide, 1));
-    const double memory = bytes / (BANDWIDTH * fmax(pins, 1e11)) *
-                          (1 + SHORT_SEGMENT * lines + FAR_LINES * far_lines);
+    const double memory =
+        bytes / (BANDWIDTH * pins) * (1 + SHORT_SEGMENT * lines + FAR_LINES * far_lines);
     /* Each pass through L1 or shared memory moves 32 vectors of a warp at a time. */
     const double wide_x = fmin(ACCESS, 32 * (double)s.unit_c * size);
     const double wide_out = fmin(ACCESS, 32 * (double)s.unit_r * size);

@@ -1,6 +1,7 @@
 /* The transpose variant whose tiles come and go by the tensor memory accelerator. */
 #include <math.h>
 
+#include "op/model.h"
 #include "op/transpose.h"
 
 enum { CELLS_R, CELLS_C, STAGES, THREADS, GROUP, N_PARAMS };
@@ -169,9 +170,10 @@ static void describe(const gk_tensor *t, int64_t width, int64_t height, int fast
     out->l2_promotion = out->strides[1] % 256 == 0 ? 256 : 128;
 }
 
-static bool maps(const gk_call *call, const gk_problem *problem, const gk_config *config,
-                 void *workspace, gk_map_desc *out)
+static bool maps(const gk_call *call, const gk_problem *problem, const gk_device_info *device,
+                 const gk_config *config, void *workspace, gk_map_desc *out)
 {
+    (void)device;
     (void)workspace;
     const gki_transpose_view v = gki_transpose_view_of(problem);
     const shape s = shape_of(&v, config);
@@ -200,7 +202,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     const shape s = shape_of(&v, config);
     const double sms = fmax(device->sm_count, 1);
     const double clock = fmax(device->clock_khz, 1e6) * 1e3;
-    const double pins = 2e3 * device->memory_clock_khz * (device->memory_bus_bits / 8.0);
+    const double pins = gki_model_pins(device);
     const double bytes = 2 * (double)v.size * (double)v.rows * (double)v.cols * (double)v.batches;
     const double area = (double)s.tiles * (double)s.bytes;
     const double short_lines = (c[CELLS_R] == 1) + (c[CELLS_C] == 1);
@@ -209,7 +211,7 @@ static double model(const gk_problem *problem, const gk_device_info *device,
     /* What is at work at once is best as high as it is wide. */
     const double far_lines = fabs(log2(groups * groups / (live * sms))) / 2;
     const double memory =
-        bytes / (BANDWIDTH * fmax(pins, 1e11)) * (1 + SHORT_LINE * short_lines + 0.01 * far_lines);
+        bytes / (BANDWIDTH * pins) * (1 + SHORT_LINE * short_lines + 0.01 * far_lines);
     /* In the turn a tile passes through shared memory four times, copies of TMA included. */
     const double turn = (double)s.bytes * 4 / ACCESS / clock;
     const double rounds = ceil((double)s.tiles / (sms * live));

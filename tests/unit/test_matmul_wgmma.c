@@ -123,7 +123,7 @@ static void maps_of(const gk_config *c, gk_map_desc *maps)
     gk_reason reason = {""};
     memset(maps, 0, 3 * sizeof(*maps));
     assert_true(gki_matmul_wgmma.check(&f.problem, &device, c, &reason));
-    assert_true(gki_matmul_wgmma.maps(&f.call, &f.problem, c, NULL, maps));
+    assert_true(gki_matmul_wgmma.maps(&f.call, &f.problem, &device, c, NULL, maps));
 }
 
 static void assert_map(const gk_map_desc *map, int64_t inner, int64_t outer, int64_t pitch,
@@ -156,6 +156,31 @@ static void maps_follow_the_layouts(void **state)
     maps_of(&c, maps);
     assert_map(&maps[0], 512, 2048, 1024, 64, 64, 128);
     assert_map(&maps[1], 2048, 1024, 4096, 64, 256, 128);
+}
+
+static uint32_t promotion_of(const gk_config *c)
+{
+    gk_map_desc maps[3];
+    maps_of(c, maps);
+    assert_int_equal(maps[1].l2_promotion, maps[0].l2_promotion);
+    return maps[0].l2_promotion;
+}
+
+static void fast_memory_reads_no_further_where_many_stages_are_under_way(void **state)
+{
+    (void)state;
+    const gk_config few = config(128, 256, 64); /* 4 stages of 48 KB */
+    const gk_config many = config(128, 128, 64);
+    pose(GK_BF16, "nt", 512, 1024, 2048);
+    assert_int_equal(promotion_of(&few), 256);
+    assert_int_equal(promotion_of(&many), 256);
+    device.memory_clock_khz = 3201000; /* an H200's */
+    device.memory_bus_bits = 6144;
+    assert_int_equal(promotion_of(&few), 256);
+    assert_int_equal(promotion_of(&many), 128);
+    pose(GK_BF16, "nt", 512, 1024, 2056); /* lines of both operands begin inside 128 bytes */
+    assert_int_equal(promotion_of(&few), 128);
+    assert_int_equal(promotion_of(&many), 128);
 }
 
 static void blocks_of_a_cluster_load_shares(void **state)
@@ -378,6 +403,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         rule(every_launch_fits),
         rule(maps_follow_the_layouts),
+        rule(fast_memory_reads_no_further_where_many_stages_are_under_way),
         rule(blocks_of_a_cluster_load_shares),
         rule(large_clusters),
         rule(swapped_c_leaves_by_columns),

@@ -122,7 +122,7 @@ static void maps_follow_the_layouts(void **state)
     const gk_config c = config(128, 96, 1, 1);
     pose(GK_F32, "nn", 512, 256, 1024);
     memset(maps, 0xff, sizeof(maps));
-    assert_true(gki_matmul_wgmma_split.maps(&f.call, &f.problem, &c, NULL, maps));
+    assert_true(gki_matmul_wgmma_split.maps(&f.call, &f.problem, &device, &c, NULL, maps));
     assert_int_equal(maps[0].dims[0], 1024); /* along K, all rows */
     assert_int_equal(maps[0].dims[1], 512);
     assert_int_equal(maps[0].box[0], 32);
@@ -136,7 +136,7 @@ static void maps_follow_the_layouts(void **state)
         assert_false(maps[i].tf32);
     }
     pose(GK_F32, "tt", 512, 256, 1024);
-    assert_true(gki_matmul_wgmma_split.maps(&f.call, &f.problem, &c, NULL, maps));
+    assert_true(gki_matmul_wgmma_split.maps(&f.call, &f.problem, &device, &c, NULL, maps));
     assert_int_equal(maps[0].dims[0], 512);
     assert_int_equal(maps[0].box[1], 64);
     assert_int_equal(maps[1].dims[0], 1024);
