@@ -32,9 +32,9 @@ static int fresh(void **state)
     return 0;
 }
 
-/* How many configurations fetch `wide` bytes of rows of which a warp reads 64 or 128 bytes at
- * once, and of others; no other size is served. */
-static void count(int32_t wide, int32_t others)
+/* Configurations whose warps read 64 or 128 bytes of a row at once fetch so much, others 128; no
+ * other size is served. */
+static void assert_fetches(int32_t of_short_pieces)
 {
     const gk_variant *v = &gki_matmul_gemv;
     gki_config_walk walk;
@@ -49,7 +49,7 @@ static void count(int32_t wide, int32_t others)
         const bool served = v->check(&problem, &device, &walk.config, NULL);
         const bool is_short = walk.config.values[lanes] * 16 <= 128;
         if (served) {
-            assert_int_equal(walk.config.values[fetch], is_short ? wide : others);
+            assert_int_equal(walk.config.values[fetch], is_short ? of_short_pieces : 128);
             found[is_short]++;
         }
         more = gki_config_next(&walk, served);
@@ -63,7 +63,7 @@ static void slow_memory_fetches_more_of_short_pieces(void **state)
     (void)state;
     device.memory_clock_khz = 2619000; /* an H100's */
     device.memory_bus_bits = 5120;
-    count(256, 128);
+    assert_fetches(256);
 }
 
 static void fast_memory_does_not(void **state)
@@ -71,7 +71,7 @@ static void fast_memory_does_not(void **state)
     (void)state;
     device.memory_clock_khz = 3201000; /* an H200's */
     device.memory_bus_bits = 6144;
-    count(128, 128);
+    assert_fetches(128);
 }
 
 int main(void)
