@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "devices.h"
 
 static const char MAGIC[] = "FAKE1\n";
 enum { MAGIC_SIZE = sizeof MAGIC - 1, ALIGNMENT = 256 };
@@ -423,27 +424,6 @@ static gk_status fake_open(const gki_driver *self, int32_t ordinal, const gki_lo
     return GK_OK;
 }
 
-static const gk_device_info H100 = {
-    .name = "fake H100",
-    .cc = 90,
-    .sm_count = 132,
-    .max_threads_per_block = 1024,
-    .max_threads_per_sm = 2048,
-    .regs_per_sm = 65536,
-    .regs_per_block = 65536,
-    .clock_khz = 1980000,
-    .memory_clock_khz = 2619000,
-    .memory_bus_bits = 5120,
-    .driver_version = 13000,
-    .smem_per_block = 49152,
-    .smem_per_block_optin = 232448,
-    .smem_per_sm = 233472,
-    .l2_bytes = 52428800,
-    .memory_bytes = INT64_C(85899345920),
-    .arch = "sm_90a",
-    .compiler = "nvrtc 13.0",
-};
-
 fake_device *fake_device_create(void)
 {
     fake_device *device = calloc(1, sizeof *device);
@@ -453,8 +433,8 @@ fake_device *fake_device_create(void)
     device->table = TABLE;
     device->table.open = fake_open;
     device->base.driver = &device->table;
-    device->info = H100;
-    device->room = H100.sm_count;
+    device->info = fake_h100;
+    device->room = fake_h100.sm_count;
     device->fallback.registers = 64;
     device->fallback.seconds = 1e-3;
     return device;

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "support/case_call.h"
+#include "support/devices.h"
 #include "tune/tune.h"
 
 enum { FAVOURITES = 12 };
@@ -101,22 +102,6 @@ static const fact facts[] = {
      "LANES=32 THREADS=512 UNROLL=16 VECTOR=8 WAVES=0"},
 };
 
-static const gk_device_info h200 = {
-    .cc = 90,
-    .sm_count = 132,
-    .clock_khz = 1980000,
-    .memory_clock_khz = 3201000,
-    .memory_bus_bits = 6144,
-    .max_threads_per_block = 1024,
-    .max_threads_per_sm = 2048,
-    .regs_per_sm = 65536,
-    .regs_per_block = 65536,
-    .smem_per_block = 49152,
-    .smem_per_block_optin = 232448,
-    .smem_per_sm = 233472,
-    .l2_bytes = 60 << 20,
-};
-
 static const gk_op_desc *describe(const fact *f, const char *layout, gk_problem *problem)
 {
     const gk_preset *preset = NULL;
@@ -139,7 +124,7 @@ static bool among_favourites(const fact *f)
     bool found = false;
     memset(&problem, 0, sizeof(problem));
     const gk_op_desc *op = describe(f, "nn", &problem);
-    assert_gk_ok(gki_space(op, &problem, &h200, NULL, &space, &count, NULL));
+    assert_gk_ok(gki_space(op, &problem, &fake_h200, NULL, &space, &count, NULL));
     for (uint32_t i = 0; i < count && i < FAVOURITES && !found; i++) {
         char text[GKI_CONFIG_TEXT];
         gki_config_text(space[i].variant, &space[i].config, text, sizeof(text));
@@ -168,7 +153,7 @@ static uint32_t space_of(const fact *f, gki_candidate **out)
     uint32_t count = 0;
     memset(&problem, 0, sizeof(problem));
     const gk_op_desc *op = describe(f, "nn", &problem);
-    assert_gk_ok(gki_space(op, &problem, &h200, NULL, out, &count, NULL));
+    assert_gk_ok(gki_space(op, &problem, &fake_h200, NULL, out, &count, NULL));
     assert_true(count > 0);
     return count;
 }
@@ -224,8 +209,8 @@ static double predicted(const gk_op_desc *op, const gk_problem *problem, const k
     const gk_variant *variant = gki_variant_find(op, k->variant);
     assert_non_null(variant);
     assert_true(gki_config_parse(variant, k->config, &config));
-    assert_true(gki_config_check(variant, problem, &h200, &config, NULL));
-    return variant->model(problem, &h200, &config);
+    assert_true(gki_config_check(variant, problem, &fake_h200, &config, NULL));
+    return variant->model(problem, &fake_h200, &config);
 }
 
 #define BF16(m, n, k)                                                                              \

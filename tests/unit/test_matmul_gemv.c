@@ -1,4 +1,5 @@
 /* The host side of matmul's gemv variant: what the second-level cache is told to fetch. */
+#include "devices.h"
 #include "gk_test.h"
 
 #include <string.h>
@@ -14,12 +15,7 @@ static gk_problem problem;
 static int fresh(void **state)
 {
     (void)state;
-    memset(&device, 0, sizeof(device));
-    device.cc = 90;
-    device.sm_count = 132;
-    device.clock_khz = 1980000;
-    device.max_threads_per_sm = 2048;
-    device.regs_per_sm = 65536;
+    device = fake_h100;
     memset(&problem, 0, sizeof(problem));
     problem.dims[MATMUL_M] = 1;
     problem.dims[MATMUL_N] = 4096;
@@ -61,16 +57,13 @@ static void assert_fetches(int32_t of_short_pieces)
 static void slow_memory_fetches_more_of_short_pieces(void **state)
 {
     (void)state;
-    device.memory_clock_khz = 2619000; /* an H100's */
-    device.memory_bus_bits = 5120;
     assert_fetches(256);
 }
 
 static void fast_memory_does_not(void **state)
 {
     (void)state;
-    device.memory_clock_khz = 3201000; /* an H200's */
-    device.memory_bus_bits = 6144;
+    device = fake_h200;
     assert_fetches(128);
 }
 

@@ -1,5 +1,6 @@
 /* The host side of matmul's wgmma variant: which configurations there are, what the tensor maps
  * describe, how it is launched, and what its model predicts. */
+#include "devices.h"
 #include "gk_test.h"
 
 #include <stdio.h>
@@ -24,14 +25,7 @@ static int fresh(void **state)
 {
     (void)state;
     memset(&f, 0, sizeof(f));
-    memset(&device, 0, sizeof(device));
-    device.cc = 90;
-    device.sm_count = 132;
-    device.clock_khz = 1980000;
-    device.memory_clock_khz = 2619000;
-    device.memory_bus_bits = 5120;
-    device.l2_bytes = 50 << 20;
-    device.smem_per_block_optin = 232448;
+    device = fake_h100;
     return 0;
 }
 
@@ -174,8 +168,7 @@ static void fast_memory_reads_no_further_where_many_stages_are_under_way(void **
     pose(GK_BF16, "nt", 512, 1024, 2048);
     assert_int_equal(promotion_of(&few), 256);
     assert_int_equal(promotion_of(&many), 256);
-    device.memory_clock_khz = 3201000; /* an H200's */
-    device.memory_bus_bits = 6144;
+    device = fake_h200;
     assert_int_equal(promotion_of(&few), 256);
     assert_int_equal(promotion_of(&many), 128);
     pose(GK_BF16, "nt", 512, 1024, 2056); /* lines of both operands begin inside 128 bytes */

@@ -1,4 +1,5 @@
 /* The host side of matmul's wgmma_split variant: configurations, launches, maps and its model. */
+#include "devices.h"
 #include "gk_test.h"
 
 #include <string.h>
@@ -23,13 +24,7 @@ static int fresh(void **state)
 {
     (void)state;
     memset(&f, 0, sizeof(f));
-    memset(&device, 0, sizeof(device));
-    device.cc = 90;
-    device.sm_count = 132;
-    device.clock_khz = 1980000;
-    device.memory_clock_khz = 2619000;
-    device.memory_bus_bits = 5120;
-    device.smem_per_block_optin = 232448;
+    device = fake_h100;
     return 0;
 }
 
