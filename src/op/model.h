@@ -1,4 +1,4 @@
-/* What models of several ops say alike. */
+/* What several ops know of devices, most of it for their models. */
 #ifndef GKI_MODEL_H
 #define GKI_MODEL_H
 
