@@ -75,8 +75,7 @@ constexpr int REGISTERS =
 constexpr int MIN_BLOCKS =
     larger(1, smaller(65536 / (THREADS * ((REGISTERS + 7) / 8 * 8)), 1536 / THREADS));
 
-// Reads BYTES that nobody needs again; the second-level cache fetches FETCH bytes, where a warp
-// reads short pieces of rows more of them.
+// Reads BYTES that nobody needs again. For 16 the second-level cache fetches FETCH bytes.
 template <int BYTES> GK_DEVICE void load_once(gk_u32 (&to)[(BYTES + 3) / 4], const void *from)
 {
 #ifdef GK_EMULATED

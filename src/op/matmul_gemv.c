@@ -272,13 +272,13 @@ static bool check(const gk_problem *problem, const gk_device_info *device, const
     if (!check_problem(problem, device, &r, reason)) {
         return false;
     }
-    const shape s = shape_of(problem, &r, config);
-    if (!check_tile(&r, &s, v, reason)) {
-        return false;
-    }
     if (v[FETCH] != fetch_of(device, &r, v)) {
         return gk_refuse(reason, "FETCH must be %d for pieces of %d bytes on this device",
                          (int)fetch_of(device, &r, v), (int)(v[LANES] * r.vector));
+    }
+    const shape s = shape_of(problem, &r, config);
+    if (!check_tile(&r, &s, v, reason)) {
+        return false;
     }
     if (v[SPLIT_K] > 1) {
         gk_launch parts = {0};

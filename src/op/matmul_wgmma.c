@@ -443,9 +443,9 @@ void gki_wgmma_describe(const gk_tensor *t, const gk_tensor *c, uint8_t layout, 
     out->swizzle = 128;
 }
 
-uint32_t gki_wgmma_promotion(const gk_map_desc *desc)
+uint32_t gki_wgmma_promotion(const gk_map_desc *desc, bool wide)
 {
-    return desc->strides[1] % 128 == 0 ? 256 : 128;
+    return wide && desc->strides[1] % 128 == 0 ? 256 : 128;
 }
 
 /* Whatever the device: what lies beside a tile is the next one's, which helps if few are under
@@ -479,7 +479,7 @@ static bool maps(const gk_call *call, const gk_problem *problem, const gk_device
     prepared += gki_wgmma_prepared_bytes(problem, MATMUL_A, swap);
     describe_operand(call, problem, MATMUL_B, swap, prepared, &out[1]);
     for (int i = 0; i < 2; i++) {
-        out[i].l2_promotion = wide ? gki_wgmma_promotion(&out[i]) : 128;
+        out[i].l2_promotion = gki_wgmma_promotion(&out[i], wide);
         out[i].tf32 = tf32;
     }
     if (!s.by_tma) {

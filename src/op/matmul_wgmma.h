@@ -65,9 +65,9 @@ gki_wgmma_shape gki_wgmma_shape_of(const gk_problem *problem, const gk_config *c
  * one nothing is read; `c` is an address of the device to name. */
 void gki_wgmma_describe(const gk_tensor *t, const gk_tensor *c, uint8_t layout, gk_map_desc *out);
 
-/* Bytes that a read brings into L2: rows that begin inside 128-byte lines gain nothing from more.
- */
-uint32_t gki_wgmma_promotion(const gk_map_desc *desc);
+/* Bytes that a read brings into L2: 128, or 256 if `wide`, but not where rows begin inside lines of
+ * 128, which gain nothing from more. */
+uint32_t gki_wgmma_promotion(const gk_map_desc *desc, bool wide);
 
 /* matmul_wgmma_f32.c: are these f32 operands that tensor cores may multiply at f32's accuracy here?
  */

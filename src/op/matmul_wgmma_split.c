@@ -137,7 +137,7 @@ static bool maps(const gk_call *call, const gk_problem *problem, const gk_device
         gki_wgmma_describe(call->args[arg], call->args[MATMUL_C], problem->layout[arg], &out[arg]);
         out[arg].box[0] = SPAN;
         out[arg].box[1] = along_k[arg] ? v[arg == MATMUL_A ? BLOCK_M : BLOCK_N] : BLOCK_K;
-        out[arg].l2_promotion = gki_wgmma_promotion(&out[arg]);
+        out[arg].l2_promotion = gki_wgmma_promotion(&out[arg], true);
         out[arg].tf32 = false;
     }
     out[2] = out[0]; /* C is stored without a map */

@@ -1,4 +1,4 @@
-/* Devices that only a test knows: what gk asks of them, without one. */
+/* What gk knows of an H100 and of an H200, for tests that have neither. */
 #ifndef GK_TEST_DEVICES_H
 #define GK_TEST_DEVICES_H
 

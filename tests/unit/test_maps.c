@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "support/add_op.h"
+#include "support/devices.h"
 
 /* --- what can be described --- */
 
@@ -127,7 +128,7 @@ static int32_t cluster, cooperative;
 static bool maps(const gk_call *call, const gk_problem *problem, const gk_device_info *device,
                  const gk_config *config, void *workspace, gk_map_desc *out)
 {
-    assert_int_equal(device->sm_count, 132); /* the fake one's */
+    assert_int_equal(device->sm_count, fake_h100.sm_count);
     (void)workspace;
     for (int i = 0; i < 3; i++) {
         out[i] = (gk_map_desc){.data = (char *)call->args[i]->data + offset,
