@@ -256,17 +256,34 @@ static bool move_part(const bench_run *run, const host_parts *h, uint32_t index,
     return gk_mem_upload(run->ctx, device, view->data, bytes, NULL) == GK_OK;
 }
 
-/* The largest error in the part; negative if memory is out. */
+/* Where an element stands, in elements; `index` counts in the order of the shape. */
+static int64_t offset_of(const gk_tensor *tensor, int64_t index)
+{
+    int64_t offset = 0;
+    for (int32_t axis = tensor->rank - 1; axis >= 0; axis--) {
+        offset += index % tensor->shape[axis] * tensor->stride[axis];
+        index /= tensor->shape[axis];
+    }
+    return offset;
+}
+
+/* The largest error in the part; negative, with gk's error set, if it cannot be told. */
 static double part_error(const bench_run *run, const host_parts *h, uint32_t index, double slack)
 {
     const gk_call *part = &h->parts[index];
     const gk_tensor *c = part->args[h->output];
     gk_problem problem;
     memset(&problem, 0, sizeof(problem));
-    const int64_t cols = c->rank > 1 ? c->shape[1] : 1;
-    const size_t count = (size_t)(c->shape[0] * cols);
+    size_t count = 1;
+    for (int32_t axis = 0; axis < c->rank; axis++) {
+        count *= (size_t)c->shape[axis];
+    }
     double *want = calloc(2 * count + 1, sizeof(*want));
-    if (want == NULL || c->rank > 2 || run->op->infer(part, &problem) != GK_OK) {
+    if (want == NULL) {
+        gk_fail(GK_ERR_NOMEM, "bench", "no memory for %zu expected values", count);
+        return -1;
+    }
+    if (run->op->infer(part, &problem) != GK_OK) {
         free(want);
         return -1;
     }
@@ -274,8 +291,7 @@ static double part_error(const bench_run *run, const host_parts *h, uint32_t ind
     double worst = 0;
     run->op->reference(part, &problem, want, want + count);
     for (size_t i = 0; i < count; i++) {
-        const int64_t row = (int64_t)i / cols;
-        const int64_t at = row * c->stride[0] + ((int64_t)i - row * cols) * c->stride[1];
+        const int64_t at = offset_of(c, (int64_t)i);
         const double error = fabs(element(c->dtype, c->data, at) - want[i]);
         const double allowed = tolerance.absolute + (tolerance.relative + slack) * want[count + i];
         /* NaN is the poison: nothing compares with it. */
@@ -290,6 +306,7 @@ double bench_run_check(bench_run *run, bool (*once)(void *user), void *user, dou
 {
     host_parts *h = malloc(sizeof(*h));
     if (h == NULL) {
+        gk_fail(GK_ERR_NOMEM, "bench", "no memory to check results");
         return -1;
     }
     make_parts(run, h);

@@ -109,6 +109,14 @@ class Bench(unittest.TestCase):
         summary = self.rows(run, 'summary')[0]
         self.assertEqual((summary['rows'], summary['failed'], summary['guesses']), (2, 0, 2))
 
+    def test_outputs_of_any_rank_are_checked(self):
+        for op, shape in (('reduce', '5x7x1'), ('reduce', '5x7x3'), ('transpose', '5x7x1'),
+                          ('transpose', '5x7x3')):
+            with self.subTest(op=op, shape=shape):
+                run = self.cpu(op, shape, '--rounds', '1', '--json')
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertLessEqual(self.rows(run)[0]['error'], 1)
+
     def test_a_failing_row_does_not_end_the_table(self):
         args = ('matmul_relu', '8x8x8', '4294967297x4294967297x8', '16x8x8', '--rounds', '1')
         run = self.cpu(*args)
@@ -221,13 +229,16 @@ class Bench(unittest.TestCase):
     def test_wrong_results_are_no_row(self):
         if 'GK_TEST_FAKE_GPU' not in os.environ:
             self.skipTest('no scripted GPU')
-        run = self.run_tool('matmul_relu', '64x64x64', '--variant', 'simt', '--rounds', '1',
-                            '--cache', str(self.cache),
-                            GK_CUDA_DRIVER=os.environ['GK_TEST_FAKE_GPU'],
-                            GK_NVRTC=os.environ['GK_TEST_FAKE_NVRTC'])
-        self.assertEqual(run.returncode, 1)
-        self.assertIn('f32 nn 64x64x64: gk gives wrong results', run.stderr)
-        self.assertRegex(run.stdout, r'(?m)^f32 nn 64x64x64 +failed: wrong$')
+        for op, shape, variant in (('matmul_relu', '64x64x64', 'simt'),
+                                   ('transpose', '5x7x1', 'tile'), ('transpose', '5x7x3', 'tile')):
+            with self.subTest(op=op, shape=shape):
+                run = self.run_tool(op, shape, '--variant', variant, '--rounds', '1',
+                                    '--cache', str(self.cache),
+                                    GK_CUDA_DRIVER=os.environ['GK_TEST_FAKE_GPU'],
+                                    GK_NVRTC=os.environ['GK_TEST_FAKE_NVRTC'])
+                self.assertEqual(run.returncode, 1)
+                self.assertIn(f'f32 nn {shape}: gk gives wrong results', run.stderr)
+                self.assertRegex(run.stdout, rf'(?m)^f32 nn {shape} +failed: wrong$')
 
 
 if __name__ == '__main__':
