@@ -91,6 +91,7 @@ typedef struct gki_rows_estimate {
     double blocks; /* launched, each for `turns` rows or groups of rows */
     double turns;
     double resident; /* blocks on a multiprocessor */
+    double seats;    /* multiprocessors that may have blocks, where clusters do not fit on all */
     double threads;
     double lanes;    /* that exchange sums by shuffles, first in a warp, then for warps */
     double elements; /* slots for elements that a block goes through in a turn */

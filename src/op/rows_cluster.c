@@ -60,7 +60,7 @@ void gki_rows_cluster_launch(const gk_problem *problem, const gk_device_info *de
 }
 
 static const double MEET = 3e-7;       /* seconds of a cluster that exchanges its sums, */
-static const double NORM_MEET = 6e-7;  /* of which a norm has less to do before */
+static const double NORM_MEET = 7e-7;  /* of which a norm has less to do before */
 static const double SELDOM = 0.25;     /* clusters wait for the last of their blocks' reads */
 static const double CLUSTERED = 0.027; /* as against a block a row */
 
@@ -76,12 +76,9 @@ double gki_rows_cluster_model(const gk_problem *problem, const gk_device_info *d
     e.threads = v[THREADS];
     e.lanes = v[CLUSTER] * v[THREADS];
     const gki_rows_held h = held(&s, v);
-    const int64_t resident = gki_rows_holding(problem, device, &s, &h, v[THREADS], launch.smem);
-    e.resident = (double)resident;
-    /* As many blocks as there are multiprocessors for need not be there at once. */
-    const int64_t clusters = launch.grid / v[CLUSTER];
-    const bool fit = clusters <= device->sm_count / v[CLUSTER] * resident;
-    e.turns = fit && clusters > gki_model_seats(device, v[CLUSTER]) * resident ? 2 : 1;
+    e.resident = (double)gki_rows_holding(problem, device, &s, &h, v[THREADS], launch.smem);
+    e.seats = (double)(gki_model_seats(device, v[CLUSTER]) * v[CLUSTER]);
+    e.turns = 1;
     e.elements = (double)((h.registers + h.shared) * v[THREADS] * s.vec);
     e.vec = (double)s.vec;
     e.exchange = gki_rows_is_norm(problem) ? NORM_MEET : MEET;

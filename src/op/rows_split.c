@@ -1,4 +1,6 @@
 /* A few long rows, each to several blocks that wait for each other. */
+#include <math.h>
+
 #include "op/model.h"
 #include "op/rows.h"
 
@@ -105,15 +107,16 @@ void gki_rows_split_launch(const gk_problem *problem, const gk_device_info *devi
     }
 }
 
-/* The model: 200 timings of two shapes of rows on an H100, fitted. */
+/* The model: 200 timings of two shapes of rows on an H100, fitted, and 600 of 60 on an H200. */
 static const double START = 2.5e-6;      /* seconds; launches at once do not overlap */
-static const double BANDWIDTH = 0.719;   /* of what the memory's pins could do */
-static const double CHUNKS = 2e-6;       /* longer than a block that holds its row needs */
-static const double MEET = 2e-6;         /* and if blocks meet */
-static const double TURN = 4.7e-8;       /* seconds of each block that meets others once more */
-static const double AGAIN = 3.4e-13;     /* seconds of a byte that is read again */
+static const double BANDWIDTH = 0.83;    /* of what the memory's pins could do */
+static const double STEP = 7.2e-7;       /* of a thread's vectors that are under way together */
+static const double CHUNKS = 1.3e-6;     /* longer than a block that holds its row needs */
+static const double MEET = 3.1e-6;       /* and if blocks meet */
+static const double TURN = 7e-8;         /* seconds of each block that meets others once more */
+static const double AGAIN = 5.5e-13;     /* seconds of a byte that is read again */
 static const double EXPONENTIAL = 4e-11; /* seconds of an element and multiprocessor, */
-static const double ALL_HELD = 3.1e-11;  /* more if nothing is read while held ones are looked at */
+static const double ALL_HELD = 2e-11;    /* more if nothing is read while held ones are looked at */
 static const double THREADS_FULL = 512;  /* of a multiprocessor: fewer take longer */
 
 double gki_rows_split_model(const gk_problem *problem, const gk_device_info *device,
@@ -134,7 +137,8 @@ double gki_rows_split_model(const gk_problem *problem, const gk_device_info *dev
     const double fewer = THREADS_FULL / (v[THREADS] * v[BLOCKS]);
     double flops, bytes;
     gki_rows_work(problem, &flops, &bytes);
-    double seconds = START + bytes / (BANDWIDTH * pins * active);
+    const double steps = elements / ((double)s.vec * blocks * v[THREADS] * v[UNROLL]);
+    double seconds = START + hypot(bytes / (BANDWIDTH * pins * active), STEP * steps);
     seconds += CHUNKS + (p.parts > 1 ? MEET + TURN * (turns - 1) * (double)p.parts : 0);
     seconds += AGAIN * elements * (double)s.size * (1 - held) * 2 / v[UNROLL] * fewer / active;
     if (!gki_rows_is_norm(problem)) {
