@@ -137,7 +137,7 @@ GK_API GK_NODISCARD gk_status gk_reduce(gk_context *ctx, const gk_tensor *x, con
  * blanks and spelling do not matter: "x0+2*x1" and "x0 + 2.0 * x1" are one problem.
  *
  * All is computed in f32, in f64 if an operand is f64, and rounded once to out's dtype, to nearest
- * even (from f64 to less than f32 in two steps). + - * / sqrt and fma are each rounded by
+ * even. + - * / sqrt and fma are each rounded by
  * themselves, on every device the same: x0 * x1 + x2 has two roundings, fma(x0, x1, x2) one.
  * Functions are the compiler's accurate ones: in f32 within 2 units in the last place (erfc,
  * sigmoid, tan 4; silu 5; gelu, gelu_tanh 6 and what rounding their argument does; pow 8). Results

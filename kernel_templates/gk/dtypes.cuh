@@ -138,6 +138,23 @@ template <class Acc> GK_DEVICE Acc load_as(u8 x)
     return (Acc)x;
 }
 
+// An f32 that rounds to a narrower float as x does: f64 is cut, and a last bit of 1 stands for what
+// is lost (rounding to odd), so that the second rounding is as good as one.
+template <class Acc> GK_DEVICE float before_narrowing(Acc x)
+{
+    return (float)x;
+}
+GK_DEVICE float before_narrowing(double x)
+{
+    const float nearest = (float)x;
+    const double back = (double)nearest;
+    if (!(back < x || back > x)) {
+        return nearest; // exact, or NaN
+    }
+    const bool beyond = x < 0 ? back < x : back > x; // also an infinity that is none
+    return bits_to_f32((f32_to_bits(nearest) - (beyond ? 1 : 0)) | 1);
+}
+
 template <class T> struct converter {
     template <class Acc> static GK_DEVICE T from(Acc x)
     {
@@ -145,27 +162,27 @@ template <class T> struct converter {
     }
 };
 template <> struct converter<f16> {
-    static GK_DEVICE f16 from(float x)
+    template <class Acc> static GK_DEVICE f16 from(Acc x)
     {
-        return f16{f32_to_f16_bits(x)};
+        return f16{f32_to_f16_bits(before_narrowing(x))};
     }
 };
 template <> struct converter<bf16> {
-    static GK_DEVICE bf16 from(float x)
+    template <class Acc> static GK_DEVICE bf16 from(Acc x)
     {
-        return bf16{f32_to_bf16_bits(x)};
+        return bf16{f32_to_bf16_bits(before_narrowing(x))};
     }
 };
 template <> struct converter<e4m3> {
-    static GK_DEVICE e4m3 from(float x)
+    template <class Acc> static GK_DEVICE e4m3 from(Acc x)
     {
-        return e4m3{narrow_fp8<4, false>(x)};
+        return e4m3{narrow_fp8<4, false>(before_narrowing(x))};
     }
 };
 template <> struct converter<e5m2> {
-    static GK_DEVICE e5m2 from(float x)
+    template <class Acc> static GK_DEVICE e5m2 from(Acc x)
     {
-        return e5m2{narrow_fp8<5, true>(x)};
+        return e5m2{narrow_fp8<5, true>(before_narrowing(x))};
     }
 };
 template <class T, class Acc> GK_DEVICE T store_as(Acc x)

@@ -275,7 +275,7 @@ static void few_rows_by_columns(void **state)
 
 /* --- NaN and infinities --- */
 
-static void check_relu(op_operands *o, const op_forced *forced, void *user)
+static void check_column(op_operands *o, const op_forced *forced, void *user)
 {
     const double *want = user;
     for (int64_t i = 0; i < 4; i++) {
@@ -303,13 +303,49 @@ static void relu_keeps_nan(void **state)
         for (int64_t i = 0; i < 4; i++) {
             op_buffer_set(&o.a, i, 0, a[i]);
         }
-        assert_true(op_every_config(op_case_ctx, &o, false, check_relu, first) > 0);
+        assert_true(op_every_config(op_case_ctx, &o, false, check_column, first) > 0);
         op_buffer_set(&o.bias, 0, 0, (double)NAN);
         for (int64_t i = 0; i < 4; i++) {
             op_buffer_set(&o.a, i, 0, 1);
         }
-        assert_true(op_every_config(op_case_ctx, &o, false, check_relu, second) > 0);
+        assert_true(op_every_config(op_case_ctx, &o, false, check_column, second) > 0);
         op_operands_destroy(&o);
+    }
+}
+
+/* f64 results in narrower types: what lies beside the middle of two values by less than f32 tells,
+ * and what is beyond f32. */
+static void f64_is_rounded_once(void **state)
+{
+    static const struct {
+        gk_dtype dtype;
+        double unit; /* in the last place of 1 */
+        double beyond;
+    } types[] = {{GK_F32, 0x1p-23, (double)INFINITY},
+                 {GK_F16, 0x1p-10, (double)INFINITY},
+                 {GK_BF16, 0x1p-7, (double)INFINITY},
+                 {GK_E4M3, 0x1p-3, 448},
+                 {GK_E5M2, 0x1p-2, 57344}};
+    (void)state;
+    for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
+        const double u = types[t].unit;
+        const double x[][4] = {
+            {1 + u / 2 + 0x1p-50, 1 + u / 2 - 0x1p-50, -1 - u / 2 - 0x1p-50, -1 - u / 2},
+            {1 + 1.5 * u - 0x1p-50, 1 + 1.5 * u, 1e39, -1e300},
+            {1e-300, -1e-300, (double)NAN, 1 + u}};
+        double want[][4] = {{1 + u, 1, -1 - u, -1},
+                            {1 + u, 1 + 2 * u, types[t].beyond, -types[t].beyond},
+                            {0, -0.0, (double)NAN, 1 + u}};
+        for (int group = 0; group < 3; group++) {
+            op_operands o;
+            op_operands_create(&o, op_case_ctx, GK_F64, types[t].dtype, 4, 1, 1, false);
+            op_buffer_set(&o.b, 0, 0, 1);
+            for (int64_t i = 0; i < 4; i++) {
+                op_buffer_set(&o.a, i, 0, x[group][i]);
+            }
+            assert_true(op_every_config(op_case_ctx, &o, false, check_column, want[group]) > 0);
+            op_operands_destroy(&o);
+        }
     }
 }
 
@@ -511,6 +547,7 @@ int main(void)
         on_device(edges_cut_pieces),
         on_device(few_rows_by_columns),
         on_device(relu_keeps_nan),
+        on_device(f64_is_rounded_once),
         on_device(tf32_keeps_nan),
         on_device(outputs_are_write_only),
         on_device(long_half_sums),
