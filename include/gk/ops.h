@@ -52,11 +52,12 @@ typedef struct gk_matmul_params {
 /*
  * Matrix product with a fused epilogue.
  *
- * a [M,K], b [K,N], c [M,N]; any non-negative strides and any alignment; a transposed operand is a
- * view (gk_transposed). a and b have one dtype: f64, f32, f16, bf16, e4m3 or e5m2 with c of any of
- * these, or i8, u8, i32 with c of i32 (alpha 1, beta 0 or 1, activation none or ReLU). Sums are
- * kept in f32 (f64 for f64, 32-bit wrap-around integers for integers; see gk_math for e4m3, e5m2),
- * rounded once to c's dtype, to nearest even; e4m3 and e5m2 results saturate.
+ * a [M,K], b [K,N], c [M,N]; any non-negative strides and any alignment of whole elements; a
+ * transposed operand is a view (gk_transposed). a and b have one dtype: f64, f32, f16, bf16, e4m3
+ * or e5m2 with c of any of these, or i8, u8, i32 with c of i32 (alpha 1, beta 0 or 1, activation
+ * none or ReLU). Sums are kept in f32 (f64 for f64, 32-bit wrap-around integers for integers; see
+ * gk_math for e4m3, e5m2), rounded once to c's dtype, to nearest even; e4m3 and e5m2 results
+ * saturate.
  *
  * c must not overlap a, b, bias, or residual, nor itself; residual may be c exactly. K = 0 is an
  * empty sum and the epilogue still runs. M = 0 or N = 0 succeeds without a launch. Results of one
@@ -68,8 +69,8 @@ typedef struct gk_matmul_params {
  * where that would be needed, see gk_prepare().
  *
  * Errors: GK_ERR_INVALID (the message names the argument and the values, c is untouched),
- * GK_ERR_UNSUPPORTED (dtypes), GK_ERR_NO_CONFIG, GK_ERR_UNTUNED, GK_ERR_NOT_PREPARED,
- * GK_ERR_NOMEM, GK_ERR_DEVICE. Thread-safe.
+ * GK_ERR_UNSUPPORTED (dtypes, factors that their sums cannot hold), GK_ERR_NO_CONFIG,
+ * GK_ERR_UNTUNED, GK_ERR_NOT_PREPARED, GK_ERR_NOMEM, GK_ERR_DEVICE. Thread-safe.
  */
 GK_API GK_NODISCARD gk_status gk_matmul(gk_context *ctx, const gk_tensor *a, const gk_tensor *b,
                                         const gk_tensor *c, const gk_matmul_params *params,
@@ -115,7 +116,8 @@ typedef struct gk_reduce_params {
  * x of rank 1 to GK_MAX_RANK: f64, f32, f16, bf16, or i32 (not MEAN; sums wrap around in 32 bits),
  * any non-negative strides (0 repeats elements), any alignment. out has x's axes without the one
  * that goes, or with it as 1 (keepdim); where none is left, it is [1]. Its dtype is x's, f32 too
- * for f16 and bf16, i32 for ARGMAX. out must not overlap x nor itself.
+ * for f16 and bf16, i32 for ARGMAX. out must not overlap x nor itself; axes that interleave, where
+ * none steps over all that the others reach, count as an overlap.
  *
  * The sum of no elements is 0, their mean NaN; MAX, MIN and ARGMAX of none are GK_ERR_INVALID. An
  * out without elements succeeds without a launch. ARGMAX counts below 2^31 elements. Results of one
@@ -133,24 +135,26 @@ GK_API GK_NODISCARD gk_status gk_reduce(gk_context *ctx, const gk_tensor *x, con
  * && || ?: and parentheses, with the functions abs ceil cos erf erfc exp exp2 expm1 floor fma gelu
  * gelu_tanh isnan log log1p log2 max min pow relu rint rsqrt sigmoid silu sin sqrt tan tanh trunc
  * where(condition, yes, no). Everything is a floating number: a comparison gives 1 or 0, what is
- * not 0 (NaN, too) is true, 1 / 2 is 0.5. At most 512 characters and 128 operations and values;
- * blanks and spelling do not matter: "x0+2*x1" and "x0 + 2.0 * x1" are one problem.
+ * not 0 (NaN, too) is true, 1 / 2 is 0.5. At most 512 characters (440 with all numbers and
+ * parentheses written out), 128 operations and values, and 60 parentheses or functions in one
+ * another; blanks and spelling do not matter: "x0+2*x1" and "x0 + 2.0 * x1" are one problem.
  *
  * All is computed in f32, in f64 if an operand is f64, and rounded once to out's dtype, to nearest
  * even. + - * / sqrt and fma are each rounded by
  * themselves, on every device the same: x0 * x1 + x2 has two roundings, fma(x0, x1, x2) one.
  * Functions are the compiler's accurate ones: in f32 within 2 units in the last place (erfc,
- * sigmoid, tan 4; silu 5; gelu, gelu_tanh 6 and what rounding their argument does; pow 8). Results
- * in 16 bits are within one unit in the last place of the rounded exact result unless the
- * expression cancels; where they come of silu, gelu, gelu_tanh or sigmoid by products, quotients
- * and choices alone, these are computed to some 2^-16 of their value. Subnormals are kept. max,
- * min, and relu keep NaN; the sign of a zero that is max's or min's of two zeros is any. silu and
- * gelu are 0 at minus infinity.
+ * sigmoid, tan 4; silu 5 where sigmoid is a normal number; gelu, gelu_tanh 6 and what rounding
+ * their argument does; pow 8). Results in 16 bits are within one unit in the last place of the
+ * rounded exact result unless the expression cancels; where they come of silu, gelu, gelu_tanh or
+ * sigmoid by products, quotients and choices alone, these are computed to some 2^-16 of their
+ * value. Subnormals are kept. max, min, and relu keep NaN; the sign of a zero that is max's or
+ * min's of two zeros is any. silu and gelu are 0 at minus infinity.
  *
  * inputs[i] is xi: n_inputs tensors (1 to 5), exactly those that the expression uses, each of out's
  * shape (rank 1 to 8); a stride of 0 repeats an element. dtypes f64, f32, f16, bf16, e4m3, e5m2 in
  * any mixture. out may be one of the inputs exactly (data, dtype, strides); any other overlap of
- * out with an input, or of out's axes with each other, is an error. No elements: success without a
+ * out with an input, or of out's axes with each other, is an error; axes that interleave, where
+ * none steps over all that the others reach, count as an overlap. No elements: success without a
  * launch.
  *
  * Errors: GK_ERR_INVALID (a message says where the expression is wrong and what was expected, or
@@ -162,7 +166,8 @@ GK_API GK_NODISCARD gk_status gk_map(gk_context *ctx, const char *expression,
                                      const gk_tensor *out, void *stream);
 
 /* gk_map with these expressions: x + y; fma(x, y, z), rounded once; x < 0 ? 0 : x, so NaN stays
- * NaN; x / (1 + exp(-x)); 0.5 x (1 + erf(x / sqrt(2))); and gelu's approximation through tanh. */
+ * NaN; x / (1 + exp(-x)); 0.5 x (1 + erf(x / sqrt(2))); and gelu's approximation through tanh.
+ * Messages call x, y, z x0, x1, x2. */
 GK_API GK_NODISCARD gk_status gk_add(gk_context *ctx, const gk_tensor *x, const gk_tensor *y,
                                      const gk_tensor *out, void *stream);
 GK_API GK_NODISCARD gk_status gk_fma(gk_context *ctx, const gk_tensor *x, const gk_tensor *y,
@@ -209,8 +214,10 @@ GK_API GK_NODISCARD gk_status gk_copy_column(gk_context *ctx, void *dst, const v
  *
  * x and out have one shape of rank 1 to 8 and any non-negative strides and alignment; f32, f16 and
  * bf16 in any pair, computed in f32, or both f64; out is rounded once, to nearest even. out may be
- * x itself (data, dtype, strides); any other overlap is an error. A row that holds NaN or
- * +infinity, or nothing but -infinity, becomes NaN throughout; no row affects another.
+ * x itself (data, dtype, strides); any other overlap is an error, and axes that interleave count as
+ * one, also those of x with out's, which may be blocks of rows or of columns of one tensor. A row
+ * that holds NaN or +infinity, or nothing but -infinity, becomes NaN throughout; no row affects
+ * another.
  *
  * Results of 16 bits are within one unit in the last place of the rounded exact result; f32 ones
  * within 10 + 2 |x - m| + sqrt(length) / 8 units of 2^-24 of it (log_softmax: of 1, plus twice the
@@ -230,7 +237,8 @@ GK_API GK_NODISCARD gk_status gk_log_softmax(gk_context *ctx, const gk_tensor *x
  * x and out as for gk_softmax; weight and bias are vectors of a value a column, of x's dtype or f32
  * (f64 with f64), any stride; NULL = ones, zeros. They must not overlap out. eps from 0 on; for
  * sums in f32 it is 0 or a normal number of f32, and squares whose sum passes f32's range make a
- * row 0. With eps 0 a row of zeros (for the layer norm, of one value) is NaN.
+ * row 0. With eps 0 a row of zeros (for the layer norm, of one value) is NaN, and squares below
+ * f32's range of normal numbers (of values below 1e-19) lose digits or all they have.
  *
  * Before its rounding to out's dtype a result is off by at most 10 + sqrt(length) / 8 units of
  * 2^-24 of |x| / sqrt(..) |weight| (for the layer norm, of |x - mean| plus the mean of |x| in its

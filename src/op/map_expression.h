@@ -20,7 +20,7 @@
 enum {
     MAP_MAX_INPUTS = 5,
     MAP_MAX_NODES = 128,
-    MAP_MAX_DEPTH = 64,
+    MAP_MAX_DEPTH = 128,  /* a parenthesis or a function is two */
     MAP_MAX_SOURCE = 512, /* characters of what is parsed */
     MAP_MAX_TEXT = 440,   /* and of its canonical form */
     MAP_MAX_ERROR = 160,

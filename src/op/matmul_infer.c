@@ -176,7 +176,8 @@ static gk_status check_choice(const char *name, double value, int largest)
         return gk_fail(GK_ERR_INVALID, WHERE, "%s is %d, must be 0 to %d", name, (int)value,
                        largest);
     }
-    return gk_fail(GK_ERR_INVALID, WHERE, "%s is not a whole number from 0 to %d", name, largest);
+    return gk_fail(GK_ERR_INVALID, WHERE, "%s is %g, must be a whole number from 0 to %d", name,
+                   value, largest);
 }
 
 /* Kernels keep factors in the type of the sums: one that f32 cannot hold would end as infinity, and
@@ -211,10 +212,12 @@ static gk_status check_attrs(const gk_call *call, int32_t dtype)
         return status;
     }
     if (attrs[MATMUL_ALPHA] != 1) {
-        return gk_fail(GK_ERR_UNSUPPORTED, WHERE, "alpha must be 1 for integers");
+        return gk_fail(GK_ERR_UNSUPPORTED, WHERE, "alpha is %g, must be 1 for integers",
+                       attrs[MATMUL_ALPHA]);
     }
     if (attrs[MATMUL_BETA] != 0 && attrs[MATMUL_BETA] != 1) {
-        return gk_fail(GK_ERR_UNSUPPORTED, WHERE, "beta must be 0 or 1 for integers");
+        return gk_fail(GK_ERR_UNSUPPORTED, WHERE, "beta is %g, must be 0 or 1 for integers",
+                       attrs[MATMUL_BETA]);
     }
     if (attrs[MATMUL_ACTIVATION] > GK_ACT_RELU) {
         return gk_fail(GK_ERR_UNSUPPORTED, WHERE,

@@ -90,13 +90,21 @@ static void limits(void **state)
         memset(text + depth + 2, ')', (size_t)depth);
         text[2 * depth + 2] = '\0';
         const bool taken = gki_map_parse(text, &expression, error);
-        assert_true(taken || strstr(error, "nested more than 64 deep") != NULL);
-        assert_true(depth > 30 ? depth < 35 || !taken : taken);
+        assert_true(taken || strstr(error, "nested more than 128 deep") != NULL);
+        assert_true(depth > 60 ? depth < 67 || !taken : taken);
         memset(text, '-', (size_t)depth);
         memcpy(text + depth, "x0", 3);
         assert_true(gki_map_parse(text, &expression, error) == (depth < MAP_MAX_DEPTH - 1));
     }
-    size_t length = (size_t)snprintf(text, sizeof(text), "x0");
+    size_t length = 0;
+    for (int i = 0; i < 50; i++) {
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "1+(");
+    }
+    length += (size_t)snprintf(text + length, sizeof(text) - length, "x0");
+    memset(text + length, ')', 50);
+    text[length + 50] = '\0';
+    takes(text);
+    length = (size_t)snprintf(text, sizeof(text), "x0");
     for (int i = 0; i < 63; i++) {
         length += (size_t)snprintf(text + length, sizeof(text) - length, "+x1");
     }

@@ -366,9 +366,9 @@ static void attributes(void **state)
     f.call.attrs[MATMUL_ACTIVATION] = -1;
     refuses(GK_ERR_INVALID, "activation is -1");
     f.call.attrs[MATMUL_ACTIVATION] = 0.5;
-    refuses(GK_ERR_INVALID, "activation is not a whole number from 0 to 4");
+    refuses(GK_ERR_INVALID, "activation is 0.5, must be a whole number from 0 to 4");
     f.call.attrs[MATMUL_ACTIVATION] = NAN;
-    refuses(GK_ERR_INVALID, "activation is not a whole number");
+    refuses(GK_ERR_INVALID, "activation is nan, must be a whole number");
     f.call.attrs[MATMUL_ACTIVATION] = 0;
     f.call.attrs[MATMUL_MATH] = 3;
     refuses(GK_ERR_INVALID, "math is 3, must be 0 to 2");
@@ -448,10 +448,10 @@ static void integer_attributes(void **state)
     f.call.attrs[MATMUL_ACTIVATION] = GK_ACT_RELU;
     accepts(&p);
     f.call.attrs[MATMUL_ALPHA] = 2;
-    refuses(GK_ERR_UNSUPPORTED, "alpha must be 1 for integers");
+    refuses(GK_ERR_UNSUPPORTED, "alpha is 2, must be 1 for integers");
     f.call.attrs[MATMUL_ALPHA] = 1;
     f.call.attrs[MATMUL_BETA] = 0.5;
-    refuses(GK_ERR_UNSUPPORTED, "beta must be 0 or 1 for integers");
+    refuses(GK_ERR_UNSUPPORTED, "beta is 0.5, must be 0 or 1 for integers");
     f.call.attrs[MATMUL_BETA] = 0;
     f.call.attrs[MATMUL_ACTIVATION] = GK_ACT_SILU;
     refuses(GK_ERR_UNSUPPORTED, "activation is 4, must be none or relu for integers");
