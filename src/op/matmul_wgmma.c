@@ -262,7 +262,10 @@ static int64_t room_for_sums(const gk_problem *problem, const int32_t *v, const 
         return registers ? (s->cluster > 1 ? 0 : 48) : shares_k ? 48 : 64;
     }
     if (v[WGMMA_CONSUMERS] == 3) {
-        return registers ? (shares_k ? 0 : 32) : shares_k ? 64 : 112;
+        return registers                   ? (shares_k ? 0 : 32)
+               : shares_k                  ? 64
+               : s->shifted && s->team > 1 ? 72
+                                           : 112;
     }
     if (registers && shares_k) {
         return 96;

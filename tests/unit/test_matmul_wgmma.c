@@ -333,7 +333,13 @@ static void reasons(void **state)
     c.values[WGMMA_OVERLAP] = 2;
     c.values[WGMMA_CLUSTER_K] = 2;
     refuses(&c, "64 sums a thread, there is room for 48");
+    c = config(192, 160, 64);
+    c.values[WGMMA_CONSUMERS] = 3;
+    c.values[WGMMA_CLUSTER_N] = 2;
+    pose(GK_BF16, "nt", 2307, 1111, 1008); /* rows of C at odd addresses */
+    refuses(&c, "80 sums a thread, there is room for 72");
     c = config(128, 256, 128);
+    pose(GK_BF16, "nn", 512, 1024, 2048);
     refuses(&c, "stages");
     c = config(128, 256, 256);
     refuses(&c, "128 or 256 bytes");
