@@ -47,7 +47,11 @@ typedef struct gk_context_options {
  * Opens a device: "cuda" (the first GPU), "cuda:1", "cpu" (the kernels compiled by the host C++
  * compiler and run on the CPU: for development and tests, never fast); NULL = "cuda". A device is
  * never replaced by another one silently. options may be NULL. Trouble with the cache file does
- * not fail the call: gk works in memory then, warns once and says so in gk_stats.
+ * not fail the call: gk works in memory then, warns once and says so in gk_stats. A damaged cache
+ * is renamed to "<path>.corrupt-<time>-<pid>" and begun anew if it is known to be gk's: it begins
+ * as a gk cache, a context of the process has it open, or it lies at the place that neither
+ * cache_path nor GK_CACHE named (a link there counts as somebody's choice). Any other file that is
+ * no gk cache is left as it is.
  * *out is owned by the caller, destroyed with gk_context_destroy(); NULL on failure.
  * Errors: GK_ERR_INVALID (name, options), GK_ERR_NO_DRIVER (no GPU, no libcuda, only the
  * toolkit's stub), GK_ERR_NO_COMPILER, GK_ERR_VERSION, GK_ERR_NOMEM.

@@ -140,11 +140,42 @@ static bool move_aside(gki_cache *cache, const char *why)
     return true;
 }
 
+/* Only what is known to be gk's may be set aside: a path may name anything. False for what is not
+ * to be opened either. */
+static bool recognise(const gki_cache *cache, bool *ours, char why[GKI_WHY_BYTES])
+{
+    uint32_t application = 0;
+    *ours = (cache->is_default && !gki_file_is_link(cache->wanted)) ||
+            gki_cache_file_is_shared(&cache->file);
+    if (*ours) {
+        return true;
+    }
+    switch (gki_store_look(cache->file.path, &application)) {
+    case GKI_MARK_OTHER:
+        (void)snprintf(
+            why, GKI_WHY_BYTES,
+            "it is not a gk cache: it does not begin as one; move it away or name another");
+        return false;
+    case GKI_MARK_FOREIGN:
+        (void)snprintf(why, GKI_WHY_BYTES, GKI_FOREIGN_DATABASE, (long long)(int32_t)application);
+        return false;
+    case GKI_MARK_OURS:
+        *ours = true;
+        return true;
+    default:
+        return true;
+    }
+}
+
 /* Under the directory's lock. */
 static bool open_locked(gki_cache *cache, char why[GKI_WHY_BYTES])
 {
+    bool ours;
     for (;;) {
         if (!gki_file_prepare(&cache->file, why)) {
+            return false;
+        }
+        if (!recognise(cache, &ours, why)) {
             return false;
         }
         drop_foreign_log(cache);
@@ -153,6 +184,12 @@ static bool open_locked(gki_cache *cache, char why[GKI_WHY_BYTES])
             return true;
         }
         cache->errors += cache->file.read_only ? 1 : 0;
+        if (is_damage(rc) && !ours) {
+            (void)snprintf(why, GKI_WHY_BYTES,
+                           "it is damaged and does not say that it is a gk cache; "
+                           "move it away or name another");
+            return false;
+        }
         if (!is_damage(rc) || !move_aside(cache, why)) {
             return false;
         }
@@ -371,6 +408,7 @@ gk_status gki_cache_open(gki_cache **out, const char *path, uint64_t kernel_byte
     cache->kernel_bytes = kernel_bytes > 0 ? kernel_bytes : DEFAULT_KERNEL_BYTES;
     cache->pid = getpid();
     cache->state = in_memory ? GKI_DISK_NONE : GKI_DISK_CLOSED;
+    cache->is_default = path == found && gki_env("GK_CACHE") == NULL;
     gki_cache_new_token(cache);
     gki_cache_register(cache);
     gki_cache_enter(cache);

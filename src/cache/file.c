@@ -201,6 +201,12 @@ bool gki_file_prepare(gki_cache_file *file, char why[GKI_WHY_BYTES])
     return true;
 }
 
+bool gki_file_is_link(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
 bool gki_file_is_same(const gki_cache_file *file)
 {
     struct stat info;

@@ -32,6 +32,9 @@ void gki_file_unlock(int lock);
  * there is none, and finds out whether it can be written. */
 bool gki_file_prepare(gki_cache_file *file, char why[GKI_WHY_BYTES]);
 
+/* True if the name is that of a symbolic link. */
+bool gki_file_is_link(const char *path);
+
 /* True if the path still leads to the file that gki_file_prepare found. */
 bool gki_file_is_same(const gki_cache_file *file);
 

@@ -25,7 +25,8 @@ typedef enum gki_disk_state {
 struct gki_cache {
     pthread_mutex_t mutex; /* guards all but the links */
     gki_log log;
-    char *wanted; /* the path asked for */
+    char *wanted;    /* the path asked for */
+    bool is_default; /* gk's own choice of it, nobody else's */
     uint64_t kernel_bytes;
     pid_t pid;
     char token[48]; /* owner of this cache's leases */

@@ -82,6 +82,47 @@ static int connect_to(gki_store *store, gki_store_kind kind, const char *path)
     return rc;
 }
 
+static gki_file_mark look_at(sqlite3 *db, uint32_t *application)
+{
+    enum { HEAD_BYTES = 100, ID_AT = 68 };
+    static const char magic[] = "SQLite format 3";
+    unsigned char head[HEAD_BYTES];
+    sqlite3_file *file = NULL;
+    sqlite3_int64 size = 0;
+    if (sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK ||
+        file == NULL || file->pMethods == NULL ||
+        file->pMethods->xFileSize(file, &size) != SQLITE_OK) {
+        return GKI_MARK_DATABASE;
+    }
+    if (size < HEAD_BYTES) {
+        return size == 0 ? GKI_MARK_EMPTY : GKI_MARK_OTHER;
+    }
+    if (file->pMethods->xRead(file, head, HEAD_BYTES, 0) != SQLITE_OK) {
+        return GKI_MARK_DATABASE;
+    }
+    if (memcmp(head, magic, sizeof magic) != 0) {
+        return GKI_MARK_OTHER;
+    }
+    for (int i = 0; i < 4; i++) {
+        *application = *application << 8 | head[ID_AT + i];
+    }
+    return *application == GKI_APPLICATION_ID ? GKI_MARK_OURS
+           : *application == 0                ? GKI_MARK_DATABASE
+                                              : GKI_MARK_FOREIGN;
+}
+
+gki_file_mark gki_store_look(const char *path, uint32_t *application)
+{
+    gki_store store = {0};
+    *application = 0;
+    gki_file_mark mark = GKI_MARK_DATABASE;
+    if (connect_to(&store, GKI_STORE_READ_ONLY, path) == SQLITE_OK) {
+        mark = look_at(store.db, application);
+    }
+    gki_store_close(&store);
+    return mark;
+}
+
 static int migrate(sqlite3 *db)
 {
     int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
@@ -142,8 +183,7 @@ static int identify(sqlite3 *db, int64_t *version, char *why, size_t why_size)
     }
     bool empty = application == 0 && tables == 0 && *version == 0;
     if (application != GKI_APPLICATION_ID && !empty) {
-        (void)snprintf(why, why_size, "it is a database of another program (application id %lld)",
-                       (long long)application);
+        (void)snprintf(why, why_size, GKI_FOREIGN_DATABASE, (long long)application);
         return SQLITE_AUTH;
     }
     if (application == GKI_APPLICATION_ID && *version < 1) {

@@ -22,6 +22,9 @@ typedef enum gki_store_kind {
     GKI_STORE_IMMUTABLE, /* a read-only file that nobody writes: read without locks */
 } gki_store_kind;
 
+/* Says whose a file is, with its application id. */
+#define GKI_FOREIGN_DATABASE "it is a database of another program (application id %lld)"
+
 /*
  * Opens the database and creates or migrates its tables. Returns an SQLite code; on failure the
  * store is closed and `why` says why. A file of somebody else's is left unchanged
@@ -30,6 +33,18 @@ typedef enum gki_store_kind {
 int gki_store_open(gki_store *store, gki_store_kind kind, const char *path, bool use_wal, char *why,
                    size_t why_size);
 void gki_store_close(gki_store *store);
+
+typedef enum gki_file_mark {
+    GKI_MARK_EMPTY,
+    GKI_MARK_OURS,     /* a database with gk's application id */
+    GKI_MARK_DATABASE, /* one without an id, or what cannot be read */
+    GKI_MARK_FOREIGN,  /* one with the id of another program */
+    GKI_MARK_OTHER,    /* no database */
+} gki_file_mark;
+
+/* What the file's first bytes say. It is read through SQLite, as closing it otherwise would drop
+ * the locks of other connections, but no transaction is begun: one may delete a journal. */
+gki_file_mark gki_store_look(const char *path, uint32_t *application);
 
 /* The random text made with the file (33 bytes), and the page of the table that holds it. */
 bool gki_store_generation(gki_store *store, char out[33], unsigned *page);

@@ -169,14 +169,24 @@ static char *make_file(const char *path, const char *config, size_t *size)
     return gk_test_read(path, size);
 }
 
-static void expect_rebuilt(const char *path, const char *bytes, size_t size)
+static void write_beside(const char *path, const char *suffix, const char *text)
 {
+    char name[4200];
+    (void)snprintf(name, sizeof name, "%s%s", path, suffix);
+    gk_test_write(name, text, strlen(text));
+}
+
+/* name: of the file in the test's directory. asked: the path to open, NULL = the default one. */
+static void expect_rebuilt(const char *name, const char *asked, const char *bytes, size_t size)
+{
+    const char *path = gk_test_path(name);
+    char pattern[256];
     char aside[4096];
     test_log log;
     gk_test_write(path, bytes, size);
-    gk_test_write(gk_test_path("gk.db-wal"), "old", 3);
-    gk_test_write(gk_test_path("gk.db-journal"), "old", 3);
-    gki_cache *cache = cache_open(path, &log);
+    write_beside(path, "-wal", "old");
+    write_beside(path, "-journal", "old");
+    gki_cache *cache = cache_open(asked, &log);
     expect_no_answer(cache, &key_a);
     assert_true(put_answer(cache, &key_a, "T=new"));
     test_state s = cache_state(cache);
@@ -186,26 +196,50 @@ static void expect_rebuilt(const char *path, const char *bytes, size_t size)
     gki_cache_close(&cache);
     assert_int_equal(log.warnings, 1);
     assert_non_null(strstr(log.text, "moved to"));
-    assert_int_equal(matches("gk.db.corrupt-*[0-9]", aside, sizeof aside), 1);
+    (void)snprintf(pattern, sizeof pattern, "%s.corrupt-*[0-9]", name);
+    assert_int_equal(matches(pattern, aside, sizeof aside), 1);
     expect_same_file(aside, bytes, size);
     assert_int_equal(unlink(aside), 0);
     for (int i = 0; i < 3; i++) {
-        char name[4200];
-        (void)snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
-        assert_false(exists(name));
-        (void)snprintf(name, sizeof name, "%s%s", aside, suffixes[i]);
-        (void)unlink(name);
+        char sidecar[4200];
+        (void)snprintf(sidecar, sizeof sidecar, "%s%s", path, suffixes[i]);
+        assert_false(exists(sidecar));
+        (void)snprintf(sidecar, sizeof sidecar, "%s%s", aside, suffixes[i]);
+        (void)unlink(sidecar);
     }
-    cache = cache_open(path, &log);
+    cache = cache_open(asked, &log);
     expect_answer(cache, &key_a, "T=new");
     gki_cache_close(&cache);
     assert_int_equal(log.warnings, 0);
     assert_int_equal(unlink(path), 0);
 }
 
+/* What does not say that it is gk's stays as it is, and so does what lies beside it. */
+static void expect_left_alone(const char *path, const char *bytes, size_t size, const char *why)
+{
+    char first[4096];
+    gk_test_write(path, bytes, size);
+    write_beside(path, "-wal", "mine");
+    write_beside(path, "-journal", "mine");
+    expect_degraded(path, why);
+    expect_same_file(path, bytes, size);
+    for (int i = 0; i < 3; i++) {
+        char sidecar[4200];
+        (void)snprintf(sidecar, sizeof sidecar, "%s%s", path, suffixes[i]);
+        if (i != 1) {
+            expect_same_file(sidecar, "mine", 4);
+            assert_int_equal(unlink(sidecar), 0);
+        }
+    }
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(matches("*.corrupt-*", first, sizeof first), 0);
+}
+
 static void test_damaged(void **state)
 {
     (void)state;
+    static const char not_ours[] =
+        "it is not a gk cache: it does not begin as one; move it away or name another";
     const char *path = gk_test_path("gk.db");
     size_t size = 0;
     char *good = make_file(path, "T=old", &size);
@@ -213,14 +247,56 @@ static void test_damaged(void **state)
     assert_non_null(bytes);
     assert_true(size > 8192);
     memset(bytes, 0xff, size);
-    expect_rebuilt(path, bytes, 4096);
-    expect_rebuilt(path, bytes, 10);
-    expect_rebuilt(path, good, 1000);
-    expect_rebuilt(path, good, 4096);
+    expect_left_alone(path, bytes, 4096, not_ours);
+    expect_left_alone(path, bytes, 10, not_ours);
+    expect_left_alone(path, good, 50, not_ours);
+    expect_rebuilt("gk.db", path, good, 1000);
+    expect_rebuilt("gk.db", path, good, 4096);
     memcpy(bytes, good, 4096); /* a sound header before nothing */
-    expect_rebuilt(path, bytes, size);
+    expect_rebuilt("gk.db", path, bytes, size);
+    bytes[71] ^= 1; /* the same, of another program */
+    expect_left_alone(path, bytes, size, "another program (application id 1735091299)");
+    memset(bytes + 68, 0, 4); /* or of one without an id */
+    gk_test_write(path, bytes, 1000);
+    expect_degraded(path, "it is damaged and does not say that it is a gk cache");
+    expect_same_file(path, bytes, 1000);
     free(bytes);
     free(good);
+}
+
+/* The place that gk itself chose holds nothing but its own. */
+static void test_damaged_at_default(void **state)
+{
+    (void)state;
+    static const char text[] = "chapter one";
+    char bytes[4096];
+    char first[4096];
+    memset(bytes, 0xff, sizeof bytes);
+    assert_int_equal(setenv("XDG_CACHE_HOME", gk_test_path("home"), 1), 0);
+    assert_int_equal(mkdir(gk_test_path("home"), 0700), 0);
+    assert_int_equal(mkdir(gk_test_path("home/gk"), 0700), 0);
+    expect_rebuilt("home/gk/gk.db", NULL, bytes, sizeof bytes);
+    expect_rebuilt("home/gk/gk.db", NULL, bytes, 10);
+    /* But not where it leads elsewhere. */
+    gk_test_write(gk_test_path("thesis.txt"), text, sizeof text);
+    assert_int_equal(symlink(gk_test_path("thesis.txt"), gk_test_path("home/gk/gk.db")), 0);
+    test_log log;
+    gki_cache *cache = cache_open(NULL, &log);
+    assert_false(put_answer(cache, &key_a, "T=1"));
+    gki_cache_close(&cache);
+    assert_int_equal(log.warnings, 1);
+    expect_same_file(gk_test_path("thesis.txt"), text, sizeof text);
+    assert_int_equal(matches("thesis.txt*", first, sizeof first), 1);
+    /* GK_CACHE is somebody's choice. */
+    assert_int_equal(setenv("GK_CACHE", gk_test_path("thesis.txt"), 1), 0);
+    cache = cache_open(NULL, &log);
+    assert_false(put_answer(cache, &key_a, "T=1"));
+    assert_non_null(strstr(cache_state(cache).degraded, "not a gk cache"));
+    gki_cache_close(&cache);
+    assert_int_equal(log.warnings, 1);
+    expect_same_file(gk_test_path("thesis.txt"), text, sizeof text);
+    assert_int_equal(matches("thesis.txt*", first, sizeof first), 1);
+    assert_int_equal(unsetenv("GK_CACHE"), 0);
 }
 
 static void test_empty(void **state)
@@ -492,6 +568,7 @@ int main(void)
         cmocka_unit_test(test_permissions),
         cmocka_unit_test(test_odd_names),
         cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_damaged_at_default),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_missing_table),
         cmocka_unit_test(test_foreign),
