@@ -27,7 +27,8 @@ typedef enum gk_mode {
 typedef struct gk_context_options {
     size_t struct_size;     /* sizeof(gk_context_options) */
     const char *cache_path; /* the cache file; NULL = $GK_CACHE, $XDG_CACHE_HOME/gk/gk.db,
-                               $HOME/.cache/gk/gk.db, else memory; ":memory:" = memory only */
+                               $HOME/.cache/gk/gk.db, else memory; ":memory:" = memory only. Where
+                               HOME is not set or relative, the passwd entry's home stands for it */
     gk_mode mode;
     double tune_budget_s;    /* seconds one problem may be tuned for; 0 = 2, or $GK_TUNE_BUDGET */
     int32_t compile_threads; /* threads that compile at once; 0 = the processors there are */
