@@ -24,7 +24,12 @@ typedef struct gk_tune_progress {
     double best_seconds; /* 0 while there is none */
 } gk_tune_progress;
 
-/* Returns false to stop: what was measured so far is kept and the best verified candidate wins. */
+/*
+ * Returns false to stop: what was measured so far is kept and the best verified candidate wins. It
+ * is called in gk_tune()'s thread and may use the same context: there a problem that would have to
+ * be tuned runs the analytic guess for this once, gk_prepare() settles on that, and gk_tune()
+ * returns GK_ERR_INVALID.
+ */
 typedef bool (*gk_tune_progress_fn)(void *user, const gk_tune_progress *progress);
 
 typedef struct gk_tune_options {

@@ -104,7 +104,8 @@ struct gk_context {
     pthread_cond_t landed;
     gki_flight *flights;
     gki_makeshift *makeshifts;
-    pthread_mutex_t tune_mutex; /* one measurement at a time */
+    pthread_mutex_t tune_mutex;  /* one measurement at a time */
+    _Atomic(const void *) tuner; /* tells the thread that holds tune_mutex; NULL = none */
 };
 
 struct gk_plan {
@@ -164,6 +165,10 @@ gk_status gki_entry_publish(gk_context *ctx, gki_entry *entry);
 gk_status gki_entry_tune(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
                          const gk_problem *problem, const gk_tune_options *options, gki_entry **out,
                          bool *owned, gk_tune_report *report);
+
+/* Whether the calling thread is in a tuning of the context: it calls from a progress callback, and
+ * may neither tune nor wait for threads that do. */
+bool gki_is_tuning(const gk_context *ctx);
 
 typedef enum gki_turn {
     GKI_TURN_FLY,    /* the caller does the work, then lands */

@@ -249,7 +249,8 @@ void gk_plan_destroy(gk_plan **plan)
 }
 
 /* While another process tunes the problem, resolving gives makeshift answers that later calls would
- * not find: its answer is waited for about as long as a tuning takes. */
+ * not find: its answer is waited for about as long as a tuning takes. A tuning of this very thread
+ * cannot be waited for. */
 static gk_status resolve_for_good(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
                                   const gk_problem *problem, void *stream, gki_entry **out)
 {
@@ -261,7 +262,8 @@ static gk_status resolve_for_good(gk_context *ctx, const gk_op_desc *op, const g
         if (status != GK_OK || !owned) {
             return status;
         }
-        if ((double)(gki_clock_ns() - began) * 1e-9 > ctx->tune_budget_s + 2) {
+        if (gki_is_tuning(ctx) ||
+            (double)(gki_clock_ns() - began) * 1e-9 > ctx->tune_budget_s + 2) {
             return gki_entry_publish(ctx, *out);
         }
         gki_free(*out);

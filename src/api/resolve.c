@@ -195,13 +195,27 @@ static gk_status entry_from_cache(gk_context *ctx, const gk_op_desc *op, const g
     return GK_ERR_NOT_FOUND;
 }
 
+/* An address that is no other thread's as long as this one lives. */
+static const void *this_thread(void)
+{
+    static _Thread_local char place;
+    return &place;
+}
+
+bool gki_is_tuning(const gk_context *ctx)
+{
+    return atomic_load_explicit(&ctx->tuner, memory_order_relaxed) == this_thread();
+}
+
 static gk_status tune_and_build(gk_context *ctx, const gk_op_desc *op, const gk_call *call,
                                 const gk_problem *problem, const gk_tune_options *options,
                                 gki_entry **out, gk_tune_report *report)
 {
     gki_candidate winner;
     pthread_mutex_lock(&ctx->tune_mutex);
+    atomic_store_explicit(&ctx->tuner, this_thread(), memory_order_relaxed);
     gk_status status = gki_tune(ctx->jit, op, call, problem, options, &winner, report);
+    atomic_store_explicit(&ctx->tuner, NULL, memory_order_relaxed);
     pthread_mutex_unlock(&ctx->tune_mutex);
     return status != GK_OK
                ? status
@@ -258,6 +272,10 @@ static gk_status tune_or_guess(gk_context *ctx, const gk_op_desc *op, const gk_c
                                const gk_problem *problem, const gki_key *key, double budget_s,
                                gki_entry **out, bool *owned)
 {
+    if (gki_is_tuning(ctx)) {
+        *owned = true;
+        return gki_entry_guess(ctx, op, problem, NULL, out);
+    }
     if (!gki_cache_lease(ctx->cache, key, budget_s + 30)) {
         /* Another process tunes it: go on with the guess and look again in a moment. */
         *owned = true;
@@ -345,6 +363,11 @@ gk_status gki_resolve(gk_context *ctx, const gk_op_desc *op, const gk_call *call
                        "the stream is being captured and the problem's kernel is not loaded: call "
                        "gk_prepare or run the problem once before the capture");
     }
+    gk_error before;
+    gki_error_save(&before);
+    if (gki_is_tuning(ctx)) {
+        return settled(decide(ctx, op, call, problem, mode, budget_s, out, owned), &before);
+    }
     gki_flight flight;
     switch (gki_flight_join(ctx, problem, mode, &flight, out, owned)) {
     case GKI_TURN_FOUND:
@@ -355,8 +378,6 @@ gk_status gki_resolve(gk_context *ctx, const gk_op_desc *op, const gk_call *call
     default:
         break;
     }
-    gk_error before;
-    gki_error_save(&before);
     status = decide(ctx, op, call, problem, mode, budget_s, out, owned);
     gki_flight_land(ctx, &flight, status);
     return settled(status, &before);

@@ -59,6 +59,11 @@ gk_status gk_tune(gk_context *ctx, const char *op_name, const gk_call *call,
                   const gk_tune_options *user_options, gk_tune_report *report)
 {
     gk_status status = gki_context_usable(ctx, "tune");
+    if (status == GK_OK && gki_is_tuning(ctx)) {
+        status = gk_fail(GK_ERR_INVALID, "tune",
+                         "gk_tune was called from the progress callback of a tuning on the same "
+                         "context");
+    }
     if (status != GK_OK) {
         return status;
     }

@@ -402,6 +402,94 @@ static void test_tune_takes_the_lease(void **state)
     expect_rows(f, "choice", 1);
 }
 
+/* --- calls from the progress callback of a tuning --- */
+
+typedef struct nesting {
+    api_fixture *f;
+    square *other;  /* a problem of its own */
+    square *theirs; /* that another thread works on */
+    square *prepared;
+    pthread_t thread; /* that other thread */
+    gk_status status; /* its */
+    gk_source source;
+    bool right;
+    int progressed;
+} nesting;
+
+static void *call_theirs(void *user)
+{
+    nesting *n = user;
+    square *s = n->theirs;
+    n->status = gk_matmul(n->f->ctx, &s->ta, &s->tb, &s->tc, NULL, NULL);
+    return NULL;
+}
+
+/* Until the other thread has taken its problem on, and waits for the tuning to end. */
+static void start_theirs(nesting *n)
+{
+    bool on_its_way = false;
+    assert_int_equal(pthread_create(&n->thread, NULL, call_theirs, n), 0);
+    while (!on_its_way) {
+        gki_clock_sleep_ms(1);
+        (void)pthread_mutex_lock(&n->f->ctx->mutex);
+        on_its_way = n->f->ctx->flights != NULL;
+        (void)pthread_mutex_unlock(&n->f->ctx->mutex);
+    }
+}
+
+static bool call_nested(void *user, const gk_tune_progress *progress)
+{
+    nesting *n = user;
+    gk_context *ctx = n->f->ctx;
+    (void)progress;
+    if (n->progressed++ > 0) {
+        return true;
+    }
+    start_theirs(n);
+    square_run(ctx, n->other);
+    square_run(ctx, n->f->s);
+    square *copy = square_new(n->theirs->n);
+    square_run(ctx, copy);
+    gki_free(copy);
+    n->source = planned(ctx, &n->other->call).source;
+    assert_gk_ok(gk_prepare(ctx, "matmul", &n->prepared->call, NULL));
+    assert_gk_err(gk_tune(ctx, "matmul", &n->other->call, NULL, NULL), GK_ERR_INVALID,
+                  "progress callback");
+    assert_int_equal(stats_of(ctx).tunes, 0);
+    return true;
+}
+
+static void test_calls_while_tuning(void **state)
+{
+    api_fixture *f = *state;
+    nesting n = {.f = f, .status = GK_ERR_INTERNAL};
+    n.other = square_new(24);
+    n.theirs = square_new(20);
+    n.prepared = square_new(28);
+    gk_tune_options options = GK_TUNE_OPTIONS_INIT;
+    options.progress = call_nested;
+    options.progress_user = &n;
+    (void)alarm(60); /* a deadlock ends here */
+    assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, &options, NULL));
+    assert_int_equal(pthread_join(n.thread, NULL), 0);
+    (void)alarm(0);
+    assert_true(n.progressed > 1);
+    assert_int_equal(n.source, GK_SOURCE_GUESS);
+    assert_int_equal(n.status, GK_OK);
+    assert_true(square_is_right(n.theirs, false));
+    assert_int_equal(stats_of(f->ctx).tunes, 2);
+    expect_rows(f, "lease", 0);
+    /* What ran untuned is tuned by the next call, but for what was settled on. */
+    assert_int_equal(planned(f->ctx, &f->s->call).source, GK_SOURCE_TUNED);
+    square_run(f->ctx, n.prepared);
+    assert_int_equal(stats_of(f->ctx).tunes, 2);
+    square_run(f->ctx, n.other);
+    assert_int_equal(stats_of(f->ctx).tunes, 3);
+    gki_free(n.other);
+    gki_free(n.theirs);
+    gki_free(n.prepared);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -414,6 +502,7 @@ int main(void)
         API_TEST(test_prepare_beside_another_process),
         API_TEST(test_prepare_beside_a_dead_process),
         API_TEST(test_tune_takes_the_lease),
+        API_TEST(test_calls_while_tuning),
     };
     return GK_TEST_MAIN(tests);
 }
