@@ -3,6 +3,13 @@
  *
  * Every function that can fail returns gk_status: GK_OK (0) or a negative code. The detail stands
  * in a record of the calling thread, see gk_error_last().
+ *
+ * A struct that begins with struct_size may grow at its end in later versions. The caller sets
+ * struct_size to sizeof the struct as it was compiled. What a shorter one lacks is taken as zero,
+ * or not written. What a longer one adds must be zero in a struct that is read (GK_ERR_VERSION),
+ * and is zeroed in one that is written. A size above 4096 was not set (GK_ERR_VERSION); one that is
+ * no multiple of 8, or ends within a text, is no struct's (GK_ERR_INVALID). Then nothing else is
+ * read or written.
  */
 #ifndef GK_BASE_H
 #define GK_BASE_H

@@ -101,7 +101,7 @@ typedef struct gk_statistics {
     char cache_degraded[128]; /* why the cache file is not in use; "" if it is */
 } gk_statistics;
 
-/* Fills *out. Errors: GK_ERR_INVALID. */
+/* Fills *out. Errors: GK_ERR_INVALID, GK_ERR_VERSION (struct_size). */
 GK_API gk_status gk_stats(gk_context *ctx, gk_statistics *out);
 
 #ifdef __cplusplus

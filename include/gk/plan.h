@@ -61,7 +61,8 @@ typedef struct gk_plan_description {
  * stand for every call of the same problem: shapes, dtypes, layouts and alignment classes count,
  * data pointers do not matter beyond their alignment. options may be NULL. The plan is owned by
  * the caller, destroyed before its context. *out is NULL on failure.
- * Errors: as gk_matmul(), and GK_ERR_NOT_FOUND for an unknown op or variant. Thread-safe.
+ * Errors: as gk_matmul(), and GK_ERR_NOT_FOUND for an unknown op or variant, GK_ERR_VERSION
+ * (options.struct_size). Thread-safe.
  */
 GK_API GK_NODISCARD gk_status gk_plan_create(gk_plan **out, gk_context *ctx, const char *op,
                                              const gk_call *call, const gk_plan_options *options);
@@ -72,7 +73,7 @@ GK_API GK_NODISCARD gk_status gk_plan_create(gk_plan **out, gk_context *ctx, con
  */
 GK_API GK_NODISCARD gk_status gk_plan_run(const gk_plan *plan, const gk_call *call, void *stream);
 
-/* Fills *out. Errors: GK_ERR_INVALID. Thread-safe. */
+/* Fills *out. Errors: GK_ERR_INVALID, GK_ERR_VERSION (struct_size). Thread-safe. */
 GK_API gk_status gk_plan_info(const gk_plan *plan, gk_plan_description *out);
 
 /*

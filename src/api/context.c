@@ -198,6 +198,8 @@ void gk_context_destroy(gk_context **ctx_ptr)
 
 gk_status gk_stats(gk_context *ctx, gk_statistics *out)
 {
+    static const gki_span texts[] = {
+        GKI_TEXT(gk_statistics, cache_path), GKI_TEXT(gk_statistics, cache_degraded), {0, 0}};
     if (ctx == NULL) {
         return gk_fail(GK_ERR_INVALID, "stats", "ctx is NULL");
     }
@@ -219,7 +221,7 @@ gk_status gk_stats(gk_context *ctx, gk_statistics *out)
     stats.launches = stats.calls;
     gki_cache_state(ctx->cache, stats.cache_path, sizeof(stats.cache_path), stats.cache_degraded,
                     sizeof(stats.cache_degraded), &stats.cache_errors);
-    return gki_result_write(out, &stats, sizeof(stats), "stats", "out");
+    return gki_result_write(out, &stats, sizeof(stats), texts, "stats", "out");
 }
 
 gk_status gk_device_info_get(gk_context *ctx, gk_device_info *out)

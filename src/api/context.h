@@ -122,17 +122,28 @@ gk_status gki_context_create_on(gk_context **out, const gki_driver *driver, int3
 /* NULL, or created before a fork: a status with its message. */
 gk_status gki_context_usable(const gk_context *ctx, const char *where);
 
-/* Copies a versioned options struct: a shorter one is extended by zeros, a longer one must end in
- * zeros. NULL source = all zeros. */
+/* Where a struct has a text, which its size may not cut: a list of them ends in {0, 0}. */
+typedef struct gki_span {
+    size_t begin;
+    size_t end;
+} gki_span;
+#define GKI_TEXT(type, field)                                                                      \
+    {                                                                                              \
+        offsetof(type, field), offsetof(type, field) + sizeof(((type *)NULL)->field)               \
+    }
+
+/* Copies a versioned options struct, which has no texts: a shorter one is extended by zeros, a
+ * longer one must end in zeros. NULL source = all zeros. See gk/base.h for the sizes. */
 gk_status gki_options_read(void *dst, size_t dst_size, const void *src, const char *what);
 /* A mode and a number of seconds as options may hold them. */
 gk_status gki_options_mode(gk_mode mode, const char *where);
 gk_status gki_options_seconds(double seconds, const char *where, const char *what);
 /* NULL, or a size that cannot be: a status with its message. */
-gk_status gki_result_check(const void *dst, size_t src_size, const char *where, const char *what);
+gk_status gki_result_check(const void *dst, size_t src_size, const gki_span *texts,
+                           const char *where, const char *what);
 /* Checks, and copies as much of a result struct as the caller has room for. */
-gk_status gki_result_write(void *dst, const void *src, size_t src_size, const char *where,
-                           const char *what);
+gk_status gki_result_write(void *dst, const void *src, size_t src_size, const gki_span *texts,
+                           const char *where, const char *what);
 
 /* The call as the plan runs it, with the preset applied: GK_ERR_INVALID unless it is of the plan's
  * problem. */

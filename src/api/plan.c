@@ -170,6 +170,11 @@ gk_status gk_plan_run(const gk_plan *plan, const gk_call *call, void *stream)
 
 gk_status gk_plan_info(const gk_plan *plan, gk_plan_description *out)
 {
+    static const gki_span texts[] = {GKI_TEXT(gk_plan_description, op),
+                                     GKI_TEXT(gk_plan_description, variant),
+                                     GKI_TEXT(gk_plan_description, config),
+                                     GKI_TEXT(gk_plan_description, kernel),
+                                     {0, 0}};
     if (plan == NULL) {
         return gk_fail(GK_ERR_INVALID, "plan", "plan is NULL");
     }
@@ -192,7 +197,7 @@ gk_status gk_plan_info(const gk_plan *plan, gk_plan_description *out)
         info.registers = entry->kernel->registers;
         info.function = atomic_load(&entry->kernel->module)->function;
     }
-    return gki_result_write(out, &info, sizeof(info), "plan", "out");
+    return gki_result_write(out, &info, sizeof(info), texts, "plan", "out");
 }
 
 gk_status gk_plan_args(const gk_plan *plan, const gk_call *call, void *stream, void *out,

@@ -55,6 +55,9 @@ static gk_status check_options(const gk_tune_options *options)
     return gki_options_seconds(options->budget_s, "tune", "options.budget_s");
 }
 
+static const gki_span report_texts[] = {
+    GKI_TEXT(gk_tune_report, variant), GKI_TEXT(gk_tune_report, config), {0, 0}};
+
 gk_status gk_tune(gk_context *ctx, const char *op_name, const gk_call *call,
                   const gk_tune_options *user_options, gk_tune_report *report)
 {
@@ -74,7 +77,7 @@ gk_status gk_tune(gk_context *ctx, const char *op_name, const gk_call *call,
     }
     /* A caller should not wait for a tuning to hear of this. */
     if (status == GK_OK && report != NULL) {
-        status = gki_result_check(report, sizeof(*report), "tune", "report");
+        status = gki_result_check(report, sizeof(*report), report_texts, "tune", "report");
     }
     if (status != GK_OK) {
         return status;
@@ -98,7 +101,7 @@ gk_status gk_tune(gk_context *ctx, const char *op_name, const gk_call *call,
         status = tune_leased(ctx, op, &resolved, &problem, &options, &local);
     }
     if (report != NULL) {
-        (void)gki_result_write(report, &local, sizeof(local), "tune", "report");
+        (void)gki_result_write(report, &local, sizeof(local), report_texts, "tune", "report");
     }
     return status;
 }

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "api_case.h"
 
+#include <sys/mman.h>
+
 typedef struct longer_options {
     gk_context_options known;
     unsigned char more[24];
@@ -22,7 +24,7 @@ static void test_read_copies_and_extends(void **state)
     (void)state;
     struct {
         size_t struct_size;
-        uint32_t a, b;
+        uint64_t a, b;
     } out, in = {sizeof(in), 7, 9};
     memset(&out, 0x5a, sizeof(out));
     assert_gk_ok(gki_options_read(&out, sizeof(out), &in, "options"));
@@ -63,6 +65,10 @@ static void test_context_options(void **state)
     assert_gk_err(create(fake, &options), GK_ERR_INVALID, "options.struct_size is 0");
     options.known.struct_size = sizeof(size_t) - 1;
     assert_gk_err(create(fake, &options), GK_ERR_INVALID, "options.struct_size is 7");
+    options.known.struct_size = sizeof(size_t) + 4; /* half of cache_path */
+    assert_gk_err(create(fake, &options), GK_ERR_INVALID, "options.struct_size is 12");
+    options.known.struct_size = sizeof(options) - 3;
+    assert_gk_err(create(fake, &options), GK_ERR_INVALID, "options.struct_size is 85");
     end_device(&fake);
 }
 
@@ -100,6 +106,45 @@ static gk_status plan_with(gk_context *ctx, const gk_call *call, const void *opt
     gk_plan_destroy(&plan);
     assert_null(plan);
     return status;
+}
+
+/* A size that nobody has set; behind the page there is nothing to read or write. */
+static void test_sizes_not_set(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {4097, 4104, 8192, UINT64_C(1) << 40, SIZE_MAX, SIZE_MAX - 7};
+    fake_device *fake = matmul_device();
+    gk_context *ctx = context_on(fake, GK_MODE_HEURISTIC, NULL, NULL);
+    square *s = square_new(8);
+    gk_plan *plan = NULL;
+    assert_gk_ok(gk_plan_create(&plan, ctx, "matmul", &s->call, NULL));
+    unsigned char *pages =
+        mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(pages != MAP_FAILED);
+    assert_int_equal(mprotect(pages + 4096, 4096, PROT_NONE), 0);
+    void *place = pages + 4096 - 1024;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        memset(place, 0, 1024);
+        memcpy(place, &sizes[i], sizeof(sizes[i]));
+        assert_gk_err(create(fake, place), GK_ERR_VERSION, "options.struct_size is ");
+        assert_gk_err(plan_with(ctx, &s->call, place), GK_ERR_VERSION, "options.struct_size is ");
+        assert_gk_err(gk_tune(ctx, "matmul", &s->call, place, NULL), GK_ERR_VERSION,
+                      "options.struct_size is ");
+        memset((unsigned char *)place + sizeof(size_t), 0x5a, 1024 - sizeof(size_t));
+        assert_gk_err(gk_stats(ctx, place), GK_ERR_VERSION, "out.struct_size is ");
+        assert_gk_err(gk_plan_info(plan, place), GK_ERR_VERSION, "out.struct_size is ");
+        assert_gk_err(gk_tune(ctx, "matmul", &s->call, NULL, place), GK_ERR_VERSION,
+                      "report.struct_size is ");
+        for (size_t k = sizeof(size_t); k < 1024; k++) {
+            assert_int_equal(((unsigned char *)place)[k], 0x5a);
+        }
+    }
+    assert_int_equal(stats_of(ctx).tunes, 0);
+    assert_int_equal(munmap(pages, 8192), 0);
+    gk_plan_destroy(&plan);
+    gki_free(s);
+    gk_context_destroy(&ctx);
+    end_device(&fake);
 }
 
 static void test_plan_options(void **state)
@@ -161,10 +206,14 @@ static void test_matmul_params(void **state)
     assert_gk_err(gk_matmul(ctx, &s->ta, &s->tb, &s->tc, &params.known, NULL), GK_ERR_INVALID,
                   "params.struct_size is 8");
     assert_true(square_is_untouched(s));
-    /* The header's first version up to the math mode. */
+    /* A header's that ends with the residual; what follows is not read. */
     params.known = (gk_matmul_params)GK_MATMUL_PARAMS_INIT;
+    params.known.activation = (gk_activation)77;
     params.known.math = (gk_math)77;
     params.known.struct_size = offsetof(gk_matmul_params, math);
+    assert_gk_err(gk_matmul(ctx, &s->ta, &s->tb, &s->tc, &params.known, NULL), GK_ERR_INVALID,
+                  "params.struct_size is 44");
+    params.known.struct_size = offsetof(gk_matmul_params, activation);
     assert_gk_ok(gk_matmul(ctx, &s->ta, &s->tb, &s->tc, &params.known, NULL));
     assert_true(square_is_right(s, false));
     gki_free(s);
@@ -200,16 +249,26 @@ static void test_results(void **state)
     assert_int_equal(stats.known.struct_size, offsetof(gk_statistics, compiles));
     assert_int_equal(stats.known.launches, 1);
     assert_true(stats.known.compiles == UINT64_C(0x5a5a5a5a5a5a5a5a));
-    stats.known.struct_size = 4;
-    assert_gk_err(gk_stats(ctx, &stats.known), GK_ERR_INVALID, "struct_size is 4");
+    static const size_t cut[] = {4, 20, offsetof(gk_statistics, cache_path) + 8,
+                                 sizeof(gk_statistics) - 8, sizeof(gk_statistics) + 4};
+    for (size_t i = 0; i < sizeof(cut) / sizeof(cut[0]); i++) {
+        memset(&stats, 0x5a, sizeof(stats));
+        stats.known.struct_size = cut[i];
+        assert_gk_err(gk_stats(ctx, &stats.known), GK_ERR_INVALID, "out.struct_size is ");
+        assert_true(stats.known.calls == UINT64_C(0x5a5a5a5a5a5a5a5a));
+        assert_int_equal(stats.more[0], 0x5a);
+    }
     gk_plan *plan = NULL;
     assert_gk_ok(gk_plan_create(&plan, ctx, "matmul", &s->call, NULL));
     gk_plan_description info;
     memset(&info, 0x5a, sizeof(info));
-    info.struct_size = offsetof(gk_plan_description, op);
+    info.struct_size = offsetof(gk_plan_description, grid);
     assert_gk_ok(gk_plan_info(plan, &info));
     assert_int_equal(info.source, GK_SOURCE_GUESS);
-    assert_int_equal(info.op[0], 0x5a);
+    assert_string_equal(info.op, "matmul");
+    assert_true(info.grid == INT64_C(0x5a5a5a5a5a5a5a5a));
+    info.struct_size = offsetof(gk_plan_description, op) + 4;
+    assert_gk_err(gk_plan_info(plan, &info), GK_ERR_INVALID, "struct_size is 16");
     info.struct_size = 0;
     assert_gk_err(gk_plan_info(plan, &info), GK_ERR_INVALID, "struct_size is 0");
     gk_plan_destroy(&plan);
@@ -251,11 +310,15 @@ static void test_tune_structs(void **state)
     assert_int_equal(stats_of(ctx).tunes, 0);
     assert_int_equal(stats_of(ctx).compiles, 0);
     options.variant = NULL;
-    report.struct_size = offsetof(gk_tune_report, space);
-    report.space = 12345;
+    report.struct_size = offsetof(gk_tune_report, config);
+    assert_int_equal(report.struct_size % 8, 4);
+    assert_gk_err(gk_tune(ctx, "matmul", &s->call, &options, &report), GK_ERR_INVALID,
+                  "report.struct_size is");
+    report.struct_size = offsetof(gk_tune_report, tried);
+    report.tried = 12345;
     assert_gk_ok(gk_tune(ctx, "matmul", &s->call, &options, &report));
     assert_false(report.from_cache);
-    assert_int_equal(report.space, 12345);
+    assert_int_equal(report.tried, 12345);
     assert_int_equal(stats_of(ctx).tunes, 1);
     gki_free(s);
     gk_context_destroy(&ctx);
@@ -268,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_read_copies_and_extends),
         cmocka_unit_test(test_context_options),
         cmocka_unit_test(test_context_option_values),
+        cmocka_unit_test(test_sizes_not_set),
         cmocka_unit_test(test_plan_options),
         cmocka_unit_test(test_matmul_params),
         cmocka_unit_test(test_results),
