@@ -52,7 +52,7 @@ typedef struct gk_tune_options {
 typedef struct gk_tune_report {
     size_t struct_size; /* set by the caller */
     bool from_cache;    /* there was an answer and nothing was measured */
-    bool saved;         /* the answer is in the cache file */
+    bool saved;         /* the answer is in the cache file, not in memory alone */
     uint32_t space;     /* configurations of all variants */
     uint32_t tried;     /* candidates compiled */
     uint32_t refused;   /* of them: failed to compile, spilled, failed to launch, or wrong */

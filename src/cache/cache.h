@@ -50,6 +50,8 @@ gk_status gki_cache_choice_seed(gki_cache *cache, const gki_key *key, gki_choice
  * otherwise an existing one is kept and copied to *choice. *saved: it is in the file. */
 gk_status gki_cache_publish(gki_cache *cache, const gki_key *key, gki_choice *choice,
                             const gk_trial *trials, uint32_t n_trials, bool replace, bool *saved);
+/* Whether the file, and not memory alone, holds this very answer. */
+bool gki_cache_choice_is_saved(gki_cache *cache, const gki_key *key, const gki_choice *choice);
 /* Drops an answer that proved unusable. */
 void gki_cache_choice_drop(gki_cache *cache, const gki_key *key);
 /* Trials without a choice (an interrupted tuning). */

@@ -161,6 +161,22 @@ static int publish(gki_store *store, void *arg)
     return rc;
 }
 
+static bool is_in_file(gki_cache *cache, const gki_key *key, const gki_choice *choice)
+{
+    choice_query q = {.key = key};
+    return cache->state == GKI_DISK_OPEN && get_choice(&cache->disk, &q) == SQLITE_ROW &&
+           strcmp(q.choice.variant, choice->variant) == 0 &&
+           strcmp(q.choice.config, choice->config) == 0;
+}
+
+bool gki_cache_choice_is_saved(gki_cache *cache, const gki_key *key, const gki_choice *choice)
+{
+    gki_cache_enter(cache);
+    bool saved = is_in_file(cache, key, choice);
+    gki_cache_leave(cache);
+    return saved;
+}
+
 gk_status gki_cache_publish(gki_cache *cache, const gki_key *key, gki_choice *choice,
                             const gk_trial *trials, uint32_t n_trials, bool replace, bool *saved)
 {
@@ -186,12 +202,12 @@ gk_status gki_cache_publish(gki_cache *cache, const gki_key *key, gki_choice *ch
     gki_choice existing;
     /* A file that cannot be written may hold the answer all the same. */
     if (!replace && !gki_cache_is_writable(cache) && find(cache, key, &existing)) {
-        choice_query q = {.key = key};
         p.result = existing;
-        *saved = cache->state == GKI_DISK_OPEN && get_choice(&cache->disk, &q) == SQLITE_ROW;
+        *saved = is_in_file(cache, key, &existing);
     } else {
-        *saved = gki_cache_write(cache, publish, &p);
-        if (*saved && cache->memory.db != NULL) {
+        bool written = gki_cache_write(cache, publish, &p);
+        *saved = written || is_in_file(cache, key, &p.result);
+        if (written && cache->memory.db != NULL) {
             /* An older answer that once could not be written would hide this one. */
             gki_key copy = *key;
             (void)gki_store_transaction(&cache->memory, drop_choice, &copy);

@@ -480,16 +480,6 @@ static gk_status search(gki_session *s, int64_t incumbent, int32_t *winner)
     return status;
 }
 
-/* Whether answers of the cache outlive the process. */
-static bool has_file(gki_cache *cache)
-{
-    char path[8];
-    char degraded[8];
-    uint64_t errors;
-    gki_cache_state(cache, path, sizeof(path), degraded, sizeof(degraded), &errors);
-    return path[0] != '\0';
-}
-
 static gk_status tune(gki_session *s, gki_candidate *out, gk_tune_report *report)
 {
     gki_choice choice;
@@ -500,7 +490,8 @@ static gk_status tune(gki_session *s, gki_candidate *out, gk_tune_report *report
         *out = stored;
         gki_report(s, &choice, report);
         report->from_cache = true;
-        report->saved = has_file(gki_jit_options_of(s->jit)->cache);
+        report->saved =
+            gki_cache_choice_is_saved(gki_jit_options_of(s->jit)->cache, &s->key, &choice);
         return GK_OK;
     }
     gk_status status =

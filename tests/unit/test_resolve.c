@@ -460,6 +460,44 @@ static void test_tune_replaces_what_does_not_load(void **state)
     square_run(f->ctx, f->s);
 }
 
+/* An answer that only memory holds is not saved, however often it is asked for. */
+static void test_saved(void **state)
+{
+    api_fixture *f = *state;
+    gk_tune_options retune = GK_TUNE_OPTIONS_INIT;
+    gk_tune_report report = {.struct_size = sizeof(report)};
+    retune.retune = true;
+    f->fake->info.smem_per_block_optin = 8192; /* short tunings */
+    reopen(f, GK_MODE_CACHED);
+    for (int i = 0; i < 2; i++) {
+        assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, NULL, &report));
+        assert_true(report.saved);
+        assert_int_equal(report.from_cache, i);
+    }
+    gk_context_destroy(&f->ctx);
+    run_sql(f->path, "PRAGMA user_version = 99"); /* from now on it is only read */
+    reopen(f, GK_MODE_CACHED);
+    assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, NULL, &report));
+    assert_true(report.from_cache);
+    assert_true(report.saved);
+    square *other = square_new(24);
+    for (int i = 0; i < 2; i++) {
+        assert_gk_ok(gk_tune(f->ctx, "matmul", &other->call, NULL, &report));
+        assert_int_equal(report.from_cache, i);
+        assert_false(report.saved);
+    }
+    gki_free(other);
+    /* Another answer than the file's. */
+    fake_device_rule(f->fake, planned(f->ctx, &f->s->call).kernel)->seconds = 1;
+    reopen(f, GK_MODE_CACHED);
+    for (int i = 0; i < 2; i++) {
+        assert_gk_ok(gk_tune(f->ctx, "matmul", &f->s->call, i == 0 ? &retune : NULL, &report));
+        assert_int_equal(report.from_cache, i);
+        assert_false(report.saved);
+    }
+    expect_rows(f, "choice", 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -479,6 +517,7 @@ int main(void)
         API_TEST(test_no_room_to_tune),
         API_TEST(test_passing_trouble_keeps_the_answer),
         API_TEST(test_tune_replaces_what_does_not_load),
+        API_TEST(test_saved),
     };
     return GK_TEST_MAIN(tests);
 }
