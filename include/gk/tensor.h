@@ -45,8 +45,9 @@ GK_API gk_tensor gk_matrix_strided(void *data, gk_dtype dtype, int64_t rows, int
 GK_API gk_tensor gk_transposed(const gk_tensor *t);
 
 /*
- * Bytes from the first to just past the last element of t, 0 if it has none. -1 if a size is
- * negative, the rank is out of range, or the count does not fit in 63 bits. Thread-safe.
+ * Bytes from the first to just past the last element of t, 0 if it has none. -1 if a size or stride
+ * is negative, the rank is out of range, dtype is none of gk_dtype's, or the count does not fit in
+ * 63 bits. Thread-safe.
  */
 GK_API int64_t gk_tensor_extent(const gk_tensor *t);
 

@@ -35,31 +35,30 @@ gk_tensor gk_transposed(const gk_tensor *t)
 
 int64_t gk_tensor_extent(const gk_tensor *t)
 {
-    if (t->rank < 0 || t->rank > GK_MAX_RANK) {
+    const int64_t size = (int64_t)gk_dtype_size((gk_dtype)t->dtype);
+    if (size == 0 || t->rank < 0 || t->rank > GK_MAX_RANK) {
         return -1;
     }
     bool empty = false;
-    int64_t last = 0;
     for (int32_t i = 0; i < t->rank; i++) {
         if (t->shape[i] < 0 || t->stride[i] < 0) {
             return -1;
         }
-        if (t->shape[i] == 0) {
-            empty = true;
-            continue;
-        }
+        empty = empty || t->shape[i] == 0;
+    }
+    if (empty) {
+        return 0;
+    }
+    int64_t last = 0;
+    for (int32_t i = 0; i < t->rank; i++) {
         int64_t span;
         if (__builtin_mul_overflow(t->shape[i] - 1, t->stride[i], &span) ||
             __builtin_add_overflow(last, span, &last)) {
             return -1;
         }
     }
-    if (empty) {
-        return 0;
-    }
     int64_t bytes;
-    if (__builtin_add_overflow(last, 1, &last) ||
-        __builtin_mul_overflow(last, (int64_t)gk_dtype_size((gk_dtype)t->dtype), &bytes)) {
+    if (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, size, &bytes)) {
         return -1;
     }
     return bytes;
