@@ -30,14 +30,35 @@ gk_status gki_call_resolve(const char *op_name, const gk_call *call, const gk_op
     return (*op)->infer(resolved, problem);
 }
 
-static gk_status forced_entry(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
-                              const gk_plan_options *options, gki_entry **out)
+/* What the options name: *variant NULL if they force none, *config set if they name one. */
+static gk_status read_forced(const gk_op_desc *op, const gk_plan_options *options,
+                             const gk_variant **variant, gk_config *config)
 {
-    const gk_variant *variant = gki_variant_find(op, options->variant);
-    if (variant == NULL) {
+    *variant = NULL;
+    if (options->variant == NULL) {
+        return options->config == NULL
+                   ? GK_OK
+                   : gk_fail(GK_ERR_INVALID, "plan",
+                             "options.config is \"%s\" but options.variant is NULL",
+                             options->config);
+    }
+    *variant = gki_variant_find(op, options->variant);
+    if (*variant == NULL) {
         return gk_fail(GK_ERR_NOT_FOUND, "plan", "%s has no variant \"%s\"", op->name,
                        options->variant);
     }
+    if (options->config != NULL && !gki_config_parse(*variant, options->config, config)) {
+        return gk_fail(GK_ERR_INVALID, "plan",
+                       "options.config is \"%s\", which is no configuration of %s %s",
+                       options->config, op->name, (*variant)->name);
+    }
+    return GK_OK;
+}
+
+static gk_status forced_entry(gk_context *ctx, const gk_op_desc *op, const gk_problem *problem,
+                              const gk_plan_options *options, const gk_variant *variant,
+                              const gk_config *config, gki_entry **out)
+{
     if (options->config == NULL) {
         gk_status status = gki_entry_guess(ctx, op, problem, variant->name, out);
         if (status == GK_OK) {
@@ -45,35 +66,31 @@ static gk_status forced_entry(gk_context *ctx, const gk_op_desc *op, const gk_pr
         }
         return status;
     }
-    gk_config config;
-    if (!gki_config_parse(variant, options->config, &config)) {
-        return gk_fail(GK_ERR_INVALID, "plan",
-                       "options.config is \"%s\", which is no configuration of %s %s",
-                       options->config, op->name, variant->name);
-    }
     gk_reason reason = {{0}};
-    if (!gki_config_check(variant, problem, &ctx->info, &config, &reason)) {
+    if (!gki_config_check(variant, problem, &ctx->info, config, &reason)) {
         return gk_fail(GK_ERR_NO_CONFIG, "plan", "%s %s %s: %s", op->name, variant->name,
                        options->config, reason.text);
     }
-    return gki_entry_build(ctx, op, problem, variant, &config, GK_SOURCE_FORCED, out);
+    return gki_entry_build(ctx, op, problem, variant, config, GK_SOURCE_FORCED, out);
 }
 
 static gk_status plan_entry(gk_plan *plan, const gk_op_desc *op, const gk_call *call,
                             const gk_problem *problem, const gk_plan_options *options)
 {
     gk_context *ctx = plan->ctx;
+    const gk_variant *variant;
+    gk_config config;
+    gk_status status = read_forced(op, options, &variant, &config);
+    if (status != GK_OK) {
+        return status;
+    }
     if (op->is_empty(problem)) {
         plan->owned = true;
         return gki_entry_build(ctx, op, problem, NULL, NULL, GK_SOURCE_EMPTY, &plan->entry);
     }
-    if (options->variant != NULL) {
+    if (variant != NULL) {
         plan->owned = true;
-        return forced_entry(ctx, op, problem, options, &plan->entry);
-    }
-    if (options->config != NULL) {
-        return gk_fail(GK_ERR_INVALID, "plan",
-                       "options.config is \"%s\" but options.variant is NULL", options->config);
+        return forced_entry(ctx, op, problem, options, variant, &config, &plan->entry);
     }
     const gk_mode mode = options->mode == GK_MODE_DEFAULT ? ctx->mode : options->mode;
     const double budget = options->tune_budget_s > 0 ? options->tune_budget_s : ctx->tune_budget_s;

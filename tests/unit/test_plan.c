@@ -222,6 +222,28 @@ static void test_alignment(void **state)
     s->ta = aligned;
 }
 
+/* Nothing to compute, but what the options name must be there all the same. */
+static void check_empty_options(api_fixture *f, const gk_call *call)
+{
+    gk_plan_options options = GK_PLAN_OPTIONS_INIT;
+    gk_plan *plan = NULL;
+    options.config = SIMT_64;
+    assert_gk_err(gk_plan_create(&plan, f->ctx, "matmul", call, &options), GK_ERR_INVALID,
+                  "options.variant is NULL");
+    options.variant = "nonsense";
+    assert_gk_err(gk_plan_create(&plan, f->ctx, "matmul", call, &options), GK_ERR_NOT_FOUND,
+                  "no variant \"nonsense\"");
+    options.variant = "simt";
+    options.config = "BLOCK_K=8";
+    assert_gk_err(gk_plan_create(&plan, f->ctx, "matmul", call, &options), GK_ERR_INVALID,
+                  "options.config is \"BLOCK_K=8\"");
+    assert_null(plan);
+    options.config = SIMT_64;
+    assert_gk_ok(gk_plan_create(&plan, f->ctx, "matmul", call, &options));
+    assert_int_equal(plan_info(plan).source, GK_SOURCE_EMPTY);
+    gk_plan_destroy(&plan);
+}
+
 static void test_empty(void **state)
 {
     api_fixture *f = *state;
@@ -248,6 +270,7 @@ static void test_empty(void **state)
     assert_gk_ok(gk_plan_run(f->plan, &call, NULL));
     double seconds = 0;
     assert_gk_err(gk_measure(f->plan, &call, 1, 1, &seconds), GK_ERR_INVALID, "computes nothing");
+    check_empty_options(f, &call);
     const gk_statistics stats = stats_of(f->ctx);
     assert_int_equal(stats.calls, 0);
     assert_int_equal(stats.tunes, 0);
