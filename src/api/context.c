@@ -103,6 +103,21 @@ static gk_status open_engine(gk_context *ctx, const gki_driver *driver, int32_t 
     return gki_table_init(&ctx->table);
 }
 
+static gk_status check_options(const gk_context_options *options)
+{
+    if (options->compile_threads < 0) {
+        return gk_fail(GK_ERR_INVALID, "context",
+                       "options.compile_threads is %d, expected 0 or more",
+                       (int)options->compile_threads);
+    }
+    const int level = (int)options->log_level;
+    if (level < 0 || level > GK_LOG_DEBUG) {
+        return gk_fail(GK_ERR_INVALID, "context", "options.log_level is %d, expected 0 to %d",
+                       level, GK_LOG_DEBUG);
+    }
+    return GK_OK;
+}
+
 gk_status gki_context_create_on(gk_context **out, const gki_driver *driver, int32_t ordinal,
                                 const gk_context_options *user_options)
 {
@@ -113,10 +128,9 @@ gk_status gki_context_create_on(gk_context **out, const gki_driver *driver, int3
     if (status != GK_OK) {
         return status;
     }
-    if (options.compile_threads < 0) {
-        return gk_fail(GK_ERR_INVALID, "context",
-                       "options.compile_threads is %d, expected 0 or more",
-                       (int)options.compile_threads);
+    status = check_options(&options);
+    if (status != GK_OK) {
+        return status;
     }
     pthread_once(&fork_once, watch_forks);
     gk_context *ctx = gki_alloc_aligned(_Alignof(gk_context), sizeof(*ctx));

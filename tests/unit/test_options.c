@@ -86,6 +86,12 @@ static void test_context_option_values(void **state)
     assert_gk_err(create(fake, &options), GK_ERR_INVALID, "options.compile_threads is -3");
     options.compile_threads = INT32_MAX;
     assert_gk_ok(create(fake, &options));
+    options.log_level = (gk_log_level)77;
+    assert_gk_err(create(fake, &options), GK_ERR_INVALID, "options.log_level is 77");
+    options.log_level = (gk_log_level)-3;
+    assert_gk_err(create(fake, &options), GK_ERR_INVALID, "options.log_level is -3");
+    options.log_level = GK_LOG_DEBUG;
+    assert_gk_ok(create(fake, &options));
     for (size_t i = 0; i < sizeof(bad_budgets) / sizeof(bad_budgets[0]); i++) {
         options.tune_budget_s = bad_budgets[i];
         assert_gk_err(create(fake, &options), GK_ERR_INVALID, "budget");
