@@ -10,8 +10,8 @@ extern "C" {
 
 /*
  * Thread-safety: every function takes the same context from any number of threads, except that
- * gk_context_destroy() must be the last use. A context on a GPU does not survive fork(): calls in
- * the child return GK_ERR_FORKED.
+ * gk_context_destroy() must be the last use. A context on a GPU does not survive fork(): in the
+ * child every call with it or with a plan of it returns GK_ERR_FORKED, but for those that destroy.
  */
 typedef struct gk_context gk_context;
 

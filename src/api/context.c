@@ -214,8 +214,9 @@ gk_status gk_stats(gk_context *ctx, gk_statistics *out)
 {
     static const gki_span texts[] = {
         GKI_TEXT(gk_statistics, cache_path), GKI_TEXT(gk_statistics, cache_degraded), {0, 0}};
-    if (ctx == NULL) {
-        return gk_fail(GK_ERR_INVALID, "stats", "ctx is NULL");
+    gk_status status = gki_context_usable(ctx, "stats");
+    if (status != GK_OK) {
+        return status;
     }
     const gki_counters *c = &ctx->counters;
     gk_statistics stats = {.struct_size = sizeof(stats),
@@ -240,8 +241,12 @@ gk_status gk_stats(gk_context *ctx, gk_statistics *out)
 
 gk_status gk_device_info_get(gk_context *ctx, gk_device_info *out)
 {
-    if (ctx == NULL || out == NULL) {
-        return gk_fail(GK_ERR_INVALID, "device", "%s is NULL", ctx == NULL ? "ctx" : "out");
+    gk_status status = gki_context_usable(ctx, "device");
+    if (status != GK_OK) {
+        return status;
+    }
+    if (out == NULL) {
+        return gk_fail(GK_ERR_INVALID, "device", "out is NULL");
     }
     *out = ctx->info;
     return GK_OK;

@@ -195,6 +195,10 @@ gk_status gk_plan_info(const gk_plan *plan, gk_plan_description *out)
     if (plan == NULL) {
         return gk_fail(GK_ERR_INVALID, "plan", "plan is NULL");
     }
+    gk_status status = gki_context_usable(plan->ctx, "plan");
+    if (status != GK_OK) {
+        return status;
+    }
     const gki_entry *entry = plan->entry;
     gk_plan_description info = {.struct_size = sizeof(info),
                                 .source = entry->source,

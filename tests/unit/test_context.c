@@ -290,11 +290,12 @@ static void test_statistics(void **state)
     end_device(&fake);
 }
 
+enum { FORKED_CALLS = 13 };
 typedef struct forked {
     gk_context *ctx;
     const gk_plan *plan;
     square *s;
-    gk_status statuses[8];
+    gk_status statuses[FORKED_CALLS];
     bool untouched;
     gk_status again;
 } forked;
@@ -318,6 +319,17 @@ static void use_in_child(void *data)
     f->statuses[5] = gk_prepare(parent_ctx, "matmul", &s->call, NULL);
     f->statuses[6] = gk_cache_list(parent_ctx, NULL, any_entry, NULL);
     f->statuses[7] = gk_mem_free(parent_ctx, &memory);
+    gk_statistics stats = {.struct_size = sizeof(stats)};
+    gk_plan_description description = {.struct_size = sizeof(description)};
+    gk_device_info info;
+    double seconds = 0;
+    unsigned char args[GK_MAX_KERNEL_ARGS];
+    size_t size = sizeof(args);
+    f->statuses[8] = gk_stats(parent_ctx, &stats);
+    f->statuses[9] = gk_device_info_get(parent_ctx, &info);
+    f->statuses[10] = gk_plan_info(parent_plan, &description);
+    f->statuses[11] = gk_measure(parent_plan, &s->call, 1, 1, &seconds);
+    f->statuses[12] = gk_plan_args(parent_plan, &s->call, NULL, args, &size);
     f->untouched = square_is_untouched(s);
     /* A context of the child's own works. */
     gk_context_options options = GK_CONTEXT_OPTIONS_INIT;
@@ -343,7 +355,7 @@ static void test_fork(void **state)
     assert_gk_ok(gk_plan_create(&parent_plan, parent_ctx, "matmul", &parent_square->call, NULL));
     memset(&f, 0x5a, sizeof(f));
     in_child(use_in_child, &f, sizeof(f));
-    for (size_t i = 0; i < 8; i++) {
+    for (size_t i = 0; i < FORKED_CALLS; i++) {
         assert_int_equal(f.statuses[i], GK_ERR_FORKED);
     }
     assert_true(f.untouched);
