@@ -109,6 +109,19 @@ class Bench(unittest.TestCase):
         summary = self.rows(run, 'summary')[0]
         self.assertEqual((summary['rows'], summary['failed'], summary['guesses']), (2, 0, 2))
 
+    def test_nan_and_infinity_may_be_right(self):
+        for text, dtypes in (('-sqrt(x0)', ('f64', 'f32', 'f16', 'bf16', 'e4m3', 'e5m2')),
+                             ('log(x0)', ('f32', 'f16')), ('x0 / 0', ('f32', 'f16', 'bf16')),
+                             ('x0 * 1000000', ('f16', 'e5m2', 'e4m3'))):
+            for dtype in dtypes:
+                with self.subTest(text=text, dtype=dtype):
+                    run = self.cpu('map', '7x13', '--text', text, '--dtype', dtype, '--variant',
+                                   'vector', '--rounds', '1', '--json')
+                    self.assertEqual(run.returncode, 0, run.stderr)
+                    self.assertLessEqual(self.rows(run)[0]['error'], 1)
+        run = self.cpu('reduce_mean', '3x0x1', '--variant', 'strided', '--rounds', '1', '--json')
+        self.assertEqual(run.returncode, 0, run.stderr)
+
     def test_outputs_of_any_rank_are_checked(self):
         for op, shape in (('reduce', '5x7x1'), ('reduce', '5x7x3'), ('transpose', '5x7x1'),
                           ('transpose', '5x7x3')):
@@ -229,16 +242,21 @@ class Bench(unittest.TestCase):
     def test_wrong_results_are_no_row(self):
         if 'GK_TEST_FAKE_GPU' not in os.environ:
             self.skipTest('no scripted GPU')
-        for op, shape, variant in (('matmul_relu', '64x64x64', 'simt'),
-                                   ('transpose', '5x7x1', 'tile'), ('transpose', '5x7x3', 'tile')):
-            with self.subTest(op=op, shape=shape):
-                run = self.run_tool(op, shape, '--variant', variant, '--rounds', '1',
-                                    '--cache', str(self.cache),
+        # The one element of 1x1x1 is -1, all ones; map's are NaN. Nothing is written.
+        for op, shape, dtype, more in (('matmul_relu', '64x64x64', 'f32', ['simt']),
+                                       ('transpose', '5x7x1', 'f32', ['tile']),
+                                       ('transpose', '5x7x3', 'f32', ['tile']),
+                                       ('transpose', '1x1x1', 'i32', ['tile']),
+                                       ('map', '7x13', 'f32', ['vector', '--text', '0 * x0 / 0']),
+                                       ('map', '7x13', 'f16', ['vector', '--text', '0 * x0 / 0'])):
+            with self.subTest(op=op, shape=shape, dtype=dtype):
+                run = self.run_tool(op, shape, '--dtype', dtype, '--rounds', '1', '--cache',
+                                    str(self.cache), '--variant', *more,
                                     GK_CUDA_DRIVER=os.environ['GK_TEST_FAKE_GPU'],
                                     GK_NVRTC=os.environ['GK_TEST_FAKE_NVRTC'])
                 self.assertEqual(run.returncode, 1)
-                self.assertIn(f'f32 nn {shape}: gk gives wrong results', run.stderr)
-                self.assertRegex(run.stdout, rf'(?m)^f32 nn {shape} +failed: wrong$')
+                self.assertIn(f'{dtype} nn {shape}: gk gives wrong results', run.stderr)
+                self.assertRegex(run.stdout, rf'(?m)^{dtype} nn {shape} +failed: wrong$')
 
 
 if __name__ == '__main__':
