@@ -119,6 +119,13 @@ void *bench_cuda_stream_create(void)
     return stream;
 }
 
+void bench_cuda_stream_destroy(void *stream)
+{
+    if (stream != NULL) {
+        check(driver.stream_destroy(stream), "cuStreamDestroy");
+    }
+}
+
 bool bench_cuda_synchronize(void *stream)
 {
     return check(driver.stream_sync(stream), "cuStreamSynchronize");

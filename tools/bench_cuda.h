@@ -39,6 +39,7 @@ double bench_cuda_copy_rate(bench_cuda *cuda);
 bool bench_cuda_launch(void *function, int64_t grid, unsigned threads, unsigned smem, void *args,
                        void *stream);
 void *bench_cuda_stream_create(void);
+void bench_cuda_stream_destroy(void *stream);
 bool bench_cuda_synchronize(void *stream);
 /* Binds the primary context to the calling thread. */
 void bench_cuda_bind(void);

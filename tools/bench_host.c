@@ -2,6 +2,7 @@
 #include "bench_host.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@ typedef struct bare_launch {
 typedef struct host_bench {
     gk_context *ctx;
     const char *variant;
+    void *memory[3]; /* all problems' a, b and c */
     host_problem *problems;
     bare_launch *bare; /* of each problem */
     unsigned n_problems;
@@ -202,9 +204,13 @@ static void *work(void *arg)
         /* The queue must never fill up, or the device's speed is what is timed. */
         if (i % BATCH == BATCH - 1) {
             bench_cuda_synchronize(stream);
+            if (cli_interrupted()) {
+                break;
+            }
         }
     }
     bench_cuda_synchronize(stream);
+    bench_cuda_stream_destroy(stream);
     return NULL;
 }
 
@@ -254,28 +260,37 @@ static bool run(host_bench *bench, unsigned threads, host_cost *costs)
     if (!good) {
         cli_error(EXIT_SOME_FAILED, "host cost: a launch failed");
     }
-    return good;
+    return good && !cli_interrupted();
 }
 
 /* Small problems of different sizes over the same three buffers. */
 static bool make_problems(host_bench *bench)
 {
-    void *memory[3] = {NULL};
-    const size_t bytes = (size_t)4 << 20;
-    for (int i = 0; i < 3; i++) {
-        if (gk_mem_alloc(bench->ctx, bytes, &memory[i]) != GK_OK) {
-            cli_gk_error(EXIT_SOME_FAILED, "host cost");
-            return false;
-        }
-    }
+    int64_t bytes[3] = {0};
     for (unsigned i = 0; i < bench->n_problems; i++) {
         host_problem *p = &bench->problems[i];
         const int64_t m = 1 + i % 100;
         const int64_t n = 8 * (1 + i / 100 % 100);
         const int64_t k = 32 * (1 + i / 10000);
-        p->a = gk_matrix(memory[0], GK_BF16, m, k);
-        p->b = gk_matrix(memory[1], GK_BF16, k, n);
-        p->c = gk_matrix(memory[2], GK_BF16, m, n);
+        p->a = gk_matrix(NULL, GK_BF16, m, k);
+        p->b = gk_matrix(NULL, GK_BF16, k, n);
+        p->c = gk_matrix(NULL, GK_BF16, m, n);
+        const gk_tensor *const operands[3] = {&p->a, &p->b, &p->c};
+        for (int j = 0; j < 3; j++) {
+            const int64_t extent = gk_tensor_extent(operands[j]);
+            bytes[j] = extent > bytes[j] ? extent : bytes[j];
+        }
+    }
+    for (int j = 0; j < 3; j++) {
+        if (gk_mem_alloc(bench->ctx, (size_t)bytes[j], &bench->memory[j]) != GK_OK) {
+            cli_gk_error(EXIT_SOME_FAILED, "host cost");
+            return false;
+        }
+    }
+    for (unsigned i = 0; i < bench->n_problems; i++) {
+        bench->problems[i].a.data = bench->memory[0];
+        bench->problems[i].b.data = bench->memory[1];
+        bench->problems[i].c.data = bench->memory[2];
     }
     return true;
 }
@@ -287,7 +302,7 @@ static void format_dims(const host_problem *p, char *out, size_t size)
 }
 
 /* Writes the stored answer of problem `from`, found in the export file, once for every problem. */
-static bool repeat_answer(const host_bench *bench, unsigned from, FILE *exported, FILE *out)
+static bool repeat_line(const host_bench *bench, unsigned from, FILE *exported, FILE *out)
 {
     static char line[4096];
     char dims[96];
@@ -297,6 +312,7 @@ static bool repeat_answer(const host_bench *bench, unsigned from, FILE *exported
         found = strstr(line, dims) != NULL;
     }
     if (!found) {
+        gk_fail(GK_ERR_CACHE, "bench", "no answer for%sis stored", dims);
         return false;
     }
     char *at = strstr(line, dims);
@@ -307,7 +323,56 @@ static bool repeat_answer(const host_bench *bench, unsigned from, FILE *exported
         format_dims(&bench->problems[i], dims, sizeof(dims));
         fprintf(out, "%s%s%s", line, dims, rest);
     }
-    return fflush(out) == 0;
+    if (fflush(out) != 0 || ferror(out)) {
+        gk_fail(GK_ERR_IO, "bench", "cannot write the answers: %s", strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+static bool repeat_answer(const host_bench *bench, unsigned from, const char *exported,
+                          const char *repeated)
+{
+    FILE *in = fopen(exported, "r");
+    FILE *out = in != NULL ? fopen(repeated, "w") : NULL;
+    if (out == NULL) {
+        gk_fail(GK_ERR_IO, "bench", "cannot open %s: %s", in == NULL ? exported : repeated,
+                strerror(errno));
+    }
+    const bool good = out != NULL && repeat_line(bench, from, in, out);
+    if (in != NULL) {
+        fclose(in);
+    }
+    if (out != NULL) {
+        fclose(out);
+    }
+    return good;
+}
+
+static bool repeat_in(const host_bench *bench, unsigned from, const char *folder)
+{
+    char exported[CLI_MAX_FOLDER + 8];
+    char repeated[CLI_MAX_FOLDER + 8];
+    uint32_t stored = 0;
+    snprintf(exported, sizeof(exported), "%s/one", folder);
+    snprintf(repeated, sizeof(repeated), "%s/all", folder);
+    bool good = gk_cache_export(bench->ctx, exported, NULL) == GK_OK &&
+                repeat_answer(bench, from, exported, repeated) &&
+                gk_cache_import(bench->ctx, repeated, true, &stored, NULL) == GK_OK;
+    if (good && stored != bench->n_problems) {
+        gk_fail(GK_ERR_CACHE, "bench", "%u of %u answers are stored", stored, bench->n_problems);
+        good = false;
+    }
+    unlink(exported);
+    unlink(repeated);
+    return good;
+}
+
+static bool go_on(void *user, const gk_tune_progress *progress)
+{
+    (void)user;
+    (void)progress;
+    return !cli_interrupted();
 }
 
 /* Tunes one problem and stores its answer for all, so that as many cached shapes cost no tuning. */
@@ -315,39 +380,23 @@ static bool store_answers(host_bench *bench)
 {
     const unsigned from = bench->n_problems / 2;
     const host_problem *p = &bench->problems[from];
-    const gk_tune_options options = {
-        .struct_size = sizeof(options), .effort = GK_EFFORT_QUICK, .variant = bench->variant};
-    char folder[] = "/tmp/gk-bench-XXXXXX";
-    char exported[64];
-    char repeated[64];
+    /* An answer that is there may be another variant's. */
+    const gk_tune_options options = {.struct_size = sizeof(options),
+                                     .effort = GK_EFFORT_QUICK,
+                                     .retune = true,
+                                     .variant = bench->variant,
+                                     .progress = go_on};
+    char folder[CLI_MAX_FOLDER];
     gk_call call;
-    if (mkdtemp(folder) == NULL) {
-        cli_error(EXIT_SOME_FAILED, "host cost: no temporary directory");
-        return false;
+    bool good = cli_temp_folder(folder, sizeof(folder));
+    if (good) {
+        good = gk_matmul_call(&call, &p->a, &p->b, &p->c, NULL) == GK_OK &&
+               gk_tune(bench->ctx, "matmul_relu", &call, &options, NULL) == GK_OK &&
+               repeat_in(bench, from, folder);
+        rmdir(folder);
     }
-    snprintf(exported, sizeof(exported), "%s/one", folder);
-    snprintf(repeated, sizeof(repeated), "%s/all", folder);
-    bool good = gk_matmul_call(&call, &p->a, &p->b, &p->c, NULL) == GK_OK &&
-                gk_tune(bench->ctx, "matmul_relu", &call, &options, NULL) == GK_OK &&
-                gk_cache_export(bench->ctx, exported, NULL) == GK_OK;
-    FILE *in = good ? fopen(exported, "r") : NULL;
-    FILE *out = good ? fopen(repeated, "w") : NULL;
-    good = in != NULL && out != NULL && repeat_answer(bench, from, in, out);
-    if (in != NULL) {
-        fclose(in);
-    }
-    if (out != NULL) {
-        fclose(out);
-    }
-    uint32_t stored = 0;
-    good = good && gk_cache_import(bench->ctx, repeated, true, &stored, NULL) == GK_OK &&
-           stored == bench->n_problems;
-    unlink(exported);
-    unlink(repeated);
-    rmdir(folder);
-    if (!good) {
-        cli_gk_error(EXIT_SOME_FAILED, "host cost: %u of %u answers stored", stored,
-                     bench->n_problems);
+    if (!good && !cli_interrupted()) {
+        cli_gk_error(EXIT_SOME_FAILED, "host cost: storing %u answers", bench->n_problems);
     }
     return good;
 }
@@ -358,7 +407,7 @@ static bool prepare(host_bench *bench)
     if (!make_problems(bench) || !store_answers(bench)) {
         return false;
     }
-    for (unsigned i = 0; i < bench->n_problems; i++) {
+    for (unsigned i = 0; i < bench->n_problems && !cli_interrupted(); i++) {
         const host_problem *p = &bench->problems[i];
         if (gk_matmul_relu(bench->ctx, &p->a, &p->b, &p->c, NULL) != GK_OK) {
             cli_gk_error(EXIT_SOME_FAILED, "host cost: problem %u", i);
@@ -408,7 +457,7 @@ static bool prepare_bare(host_bench *bench, const host_problem *p, bare_launch *
 static bool prepare_all_bare(host_bench *bench)
 {
     bool good = find_launch_ex();
-    for (unsigned i = 0; good && i < bench->n_problems; i++) {
+    for (unsigned i = 0; good && i < bench->n_problems && !cli_interrupted(); i++) {
         good = prepare_bare(bench, &bench->problems[i], &bench->bare[i]);
     }
     return good;
@@ -420,6 +469,7 @@ static void report(const host_bench *bench, unsigned threads, const host_cost *c
     const host_cost *wrapped = &costs[WRAPPED];
     if (json) {
         cli_json *row = cli_json_begin();
+        cli_json_text(row, "type", "host_cost");
         cli_json_number(row, "shapes", bench->n_problems);
         cli_json_number(row, "threads", threads);
         cli_json_text(row, "order", orders[bench->order]);
@@ -447,13 +497,20 @@ bool bench_host_cost(gk_context *ctx, const char *variant, unsigned shapes, unsi
     host_cost costs[N_KINDS];
     bool good =
         bench.problems != NULL && bench.bare != NULL && prepare(&bench) && prepare_all_bare(&bench);
-    for (bench.order = CYCLE; good && bench.order < (shapes > 1 ? N_ORDERS : 1); bench.order++) {
+    const int n_orders = shapes > 1 ? N_ORDERS : 1;
+    for (bench.order = CYCLE; good && !cli_interrupted() && bench.order < n_orders; bench.order++) {
         good = run(&bench, threads, costs);
         if (good) {
             report(&bench, threads, costs, json);
         }
     }
+    for (int i = 0; i < 3; i++) {
+        gk_mem_free(ctx, &bench.memory[i]);
+    }
     free(bench.problems);
     free(bench.bare);
-    return good;
+    if (cli_interrupted()) {
+        cli_error(EXIT_SOME_FAILED, "interrupted");
+    }
+    return good && !cli_interrupted();
 }

@@ -320,6 +320,27 @@ gk_status cli_context(const cli_options *options, gk_context_options *context_op
     return gk_context_create(out, options->device, context_options);
 }
 
+bool cli_is_empty(const gk_op_desc *op, const gk_call *call)
+{
+    gk_problem problem;
+    memset(&problem, 0, sizeof(problem));
+    return op->infer(call, &problem) == GK_OK && op->is_empty(&problem);
+}
+
+bool cli_temp_folder(char *out, size_t size)
+{
+    const char *given = secure_getenv("TMPDIR");
+    const char *parent = given != NULL && given[0] != '\0' ? given : "/tmp";
+    const int length = snprintf(out, size, "%s/gk-bench-XXXXXX", parent);
+    if (length < 0 || (size_t)length >= size) {
+        errno = ENAMETOOLONG;
+    } else if (mkdtemp(out) != NULL) {
+        return true;
+    }
+    gk_fail(GK_ERR_IO, "bench", "cannot create a directory in %s: %s", parent, strerror(errno));
+    return false;
+}
+
 static int ascending(const void *a, const void *b)
 {
     const double x = *(const double *)a;

@@ -66,6 +66,14 @@ void cli_problem_name(const gk_op_desc *op, const cli_problem *problem, char *ou
 gk_status cli_call(const gk_op_desc *op, const gk_preset *preset, const cli_problem *problem,
                    gk_tensor *tensors, gk_call *call);
 
+/* Is nothing to be computed? */
+bool cli_is_empty(const gk_op_desc *op, const gk_call *call);
+
+enum { CLI_MAX_FOLDER = 512 };
+/* A new folder under $TMPDIR or /tmp, for its owner alone; false, with gk's last error set, if it
+ * cannot be made. */
+bool cli_temp_folder(char *out, size_t size);
+
 /* A context with the options' device and cache; messages go to stderr. */
 gk_status cli_context(const cli_options *options, gk_context_options *context_options,
                       gk_context **out);

@@ -32,7 +32,8 @@ static const char help[] =
     "  --regret            tune --tunings times (default 10) from nothing, time all candidates at\n"
     "                      length, and compare\n"
     "  --host-cost         what a warm call costs the host above the bare launch, over --count\n"
-    "                      shapes (default 1) in --threads threads (default 1)\n"
+    "                      shapes (default 1) in --threads threads (default 1), of --variant\n"
+    "                      (default mma); a --cache is written to (default: in memory only)\n"
     "  --help, --version\n"
     "\n"
     "copy: for what memory bounds, the share of a device copy's rate, measured at the start.\n"
@@ -246,7 +247,7 @@ static void print_header(const bench *b)
     if (b->lt != NULL) {
         bench_cublaslt_version(b->lt, peer, sizeof(peer));
     }
-    if (b->options->common.json && !b->options->host_cost) {
+    if (b->options->common.json) {
         cli_json *json = cli_json_begin();
         cli_json_text(json, "type", "header");
         cli_json_text(json, "device", b->info.name);
@@ -261,7 +262,7 @@ static void print_header(const bench *b)
         cli_json_number(json, "rounds", b->options->rounds);
         cli_json_number(json, "copy_gb_per_s", b->copy_rate * 1e-9);
         cli_json_end(json, stdout);
-    } else if (!b->options->common.json) {
+    } else {
         printf("%s, %d SMs%s%s, %s%s%s, gk %s, %s%s\n", b->info.name, b->info.sm_count,
                driver[0] != '\0' ? ", driver " : "", driver, b->info.compiler,
                peer[0] != '\0' ? ", cuBLASLt " : "", peer, gk_version_string(), date,
@@ -300,10 +301,13 @@ static int run(bench *b)
 {
     const bench_options *o = b->options;
     gk_context_options context_options = {.struct_size = sizeof(context_options)};
+    cli_options common = o->common;
     if (o->host_cost) {
         context_options.mode = GK_MODE_HEURISTIC;
+        /* It stores what was measured for one shape as the answer for all. */
+        common.cache = common.cache != NULL ? common.cache : ":memory:";
     }
-    if (cli_context(&o->common, &context_options, &b->ctx) != GK_OK) {
+    if (cli_context(&common, &context_options, &b->ctx) != GK_OK) {
         return cli_gk_error(EXIT_SOME_FAILED, "cannot open the device");
     }
     int code = EXIT_SOME_FAILED;

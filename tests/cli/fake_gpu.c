@@ -4,23 +4,30 @@
  * takes 3 us, a graph's node 1 us. Algorithm 0 is the slow one, it launches twice; the last does
  * not run. FAKE_CUBLASLT=none: there is none; =fast: every other call launches nothing. Like the
  * real one it takes 8-bit floats in layout nt only.
+ * FAKE_GPU=matmul: every kernel is relu(a b) in bf16, and the sizes of allocations are printed.
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <gk/matmul_args.h>
+
 #define EXPORT __attribute__((visibility("default")))
 
-/* libcuda, as the fake has it; its allocator is renamed in the build. */
+/* libcuda, as the fake has it; what stands here again is renamed in the build. */
 int fake_cuMemAlloc_v2(uint64_t *ptr, size_t bytes);
+int fake_cuModuleGetFunction(void **function, void *module, const char *name);
+int fake_cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned smem, void *stream, void **params,
+                        void **extra);
+int fake_cuLaunchKernelEx(const void *config, void *function, void **params, void **extra);
 int cuCtxPushCurrent_v2(void *context);
 int cuCtxPopCurrent_v2(void **context);
 int cuGraphCreate(void **graph, unsigned flags);
 int cuGraphAddKernelNode_v2(void **node, void *graph, void *const *after, size_t n_after,
                             const void *kernel);
-int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                   unsigned bz, unsigned smem, void *stream, void **params, void **extra);
 
 /* CUDA_KERNEL_NODE_PARAMS of version 2. */
 typedef struct kernel_node {
@@ -39,10 +46,80 @@ enum { OUT_OF_MEMORY = 2, LARGEST = 1 << 29 };
 static void *recording;
 static void *last_node;
 
+static bool multiplies(void)
+{
+    const char *script = getenv("FAKE_GPU");
+    return script != NULL && strcmp(script, "matmul") == 0;
+}
+
 EXPORT int cuMemAlloc_v2(uint64_t *ptr, size_t bytes);
 EXPORT int cuMemAlloc_v2(uint64_t *ptr, size_t bytes)
 {
+    if (multiplies()) {
+        fprintf(stderr, "allocated %zu\n", bytes);
+    }
     return bytes > LARGEST ? OUT_OF_MEMORY : fake_cuMemAlloc_v2(ptr, bytes);
+}
+
+static void *evicting; /* the kernel that takes no matmul's parameters */
+
+EXPORT int cuModuleGetFunction(void **function, void *module, const char *name);
+EXPORT int cuModuleGetFunction(void **function, void *module, const char *name)
+{
+    const int result = fake_cuModuleGetFunction(function, module, name);
+    if (strcmp(name, "gk_flush") == 0) {
+        evicting = *function;
+    }
+    return result;
+}
+
+static float read_bf16(const void *data, int64_t at)
+{
+    const uint32_t bits = (uint32_t)((const uint16_t *)data)[at] << 16;
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static void multiply(const gk_matmul_args *args)
+{
+    for (int64_t i = 0; i < args->m; i++) {
+        for (int64_t j = 0; j < args->n; j++) {
+            float sum = 0;
+            for (int64_t k = 0; k < args->k; k++) {
+                sum += read_bf16(args->a, i * args->a_row_stride + k * args->a_col_stride) *
+                       read_bf16(args->b, k * args->b_row_stride + j * args->b_col_stride);
+            }
+            uint32_t bits;
+            sum = sum > 0 ? sum : 0;
+            memcpy(&bits, &sum, sizeof(bits));
+            bits += 0x7fff + (bits >> 16 & 1);
+            ((uint16_t *)args->c)[i * args->c_row_stride + j * args->c_col_stride] =
+                (uint16_t)(bits >> 16);
+        }
+    }
+}
+
+EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                          unsigned by, unsigned bz, unsigned smem, void *stream, void **params,
+                          void **extra);
+EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                          unsigned by, unsigned bz, unsigned smem, void *stream, void **params,
+                          void **extra)
+{
+    if (multiplies() && function != NULL && function != evicting) {
+        multiply(params[0]);
+    }
+    return fake_cuLaunchKernel(function, gx, gy, gz, bx, by, bz, smem, stream, params, extra);
+}
+
+EXPORT int cuLaunchKernelEx(const void *config, void *function, void **params, void **extra);
+EXPORT int cuLaunchKernelEx(const void *config, void *function, void **params, void **extra)
+{
+    if (multiplies()) {
+        multiply(params[0]);
+    }
+    return fake_cuLaunchKernelEx(config, function, params, extra);
 }
 
 EXPORT int cuCtxSetCurrent(void *context);

@@ -11,12 +11,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 TOOLS = None
 
 
-class Bench(unittest.TestCase):
+class Case(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.home = pathlib.Path(self.folder.name)
@@ -35,6 +36,12 @@ class Bench(unittest.TestCase):
         return subprocess.run([str(TOOLS / 'gk-bench'), *args], env={**self.env, **more}, text=True,
                               capture_output=True, timeout=300)
 
+    @staticmethod
+    def rows(run, kind='row'):
+        return [row for row in map(json.loads, run.stdout.splitlines()) if row['type'] == kind]
+
+
+class Bench(Case):
     def cpu(self, *args, **more):
         return self.run_tool(*args, '--device', 'cpu', '--cache', str(self.cache), **more)
 
@@ -47,10 +54,6 @@ class Bench(unittest.TestCase):
                 'GK_NVRTC': os.environ['GK_TEST_FAKE_NVRTC'], **more}
         return self.run_tool(*args, '--variant', 'simt', '--no-check', '--rounds', '3', '--cache',
                              str(self.cache), **fake)
-
-    @staticmethod
-    def rows(run, kind='row'):
-        return [row for row in map(json.loads, run.stdout.splitlines()) if row['type'] == kind]
 
     def test_usage_errors_need_no_device(self):
         for args in ([], ['no_such_op', '8x8x8'], ['matmul', '8x8'], ['matmul'],
@@ -257,6 +260,53 @@ class Bench(unittest.TestCase):
                 self.assertEqual(run.returncode, 1)
                 self.assertIn(f'{dtype} nn {shape}: gk gives wrong results', run.stderr)
                 self.assertRegex(run.stdout, rf'(?m)^{dtype} nn {shape} +failed: wrong$')
+
+
+class HostCost(Case):
+    """On the fake GPU that multiplies."""
+    def setUp(self):
+        if 'GK_TEST_FAKE_GPU' not in os.environ:
+            self.skipTest('no scripted GPU')
+        super().setUp()
+        self.env.update(GK_CUDA_DRIVER=os.environ['GK_TEST_FAKE_GPU'],
+                        GK_NVRTC=os.environ['GK_TEST_FAKE_NVRTC'], FAKE_GPU='matmul')
+
+    def test_the_default_cache_is_left_alone(self):
+        run = self.run_tool('--host-cost', '--count', '3', '--json')
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(list(self.home.rglob('*.db')), [])
+        self.assertEqual(len(self.rows(run, 'header')), 1)
+        rows = self.rows(run, 'host_cost')
+        self.assertEqual([row['order'] for row in rows], ['cycle', 'random'])
+        for row in rows:
+            self.assertEqual((row['shapes'], row['threads']), (3, 1))
+            self.assertIn('_mma_', row['kernel'])
+        # As large as the shapes make them: 3x32, 32x8 and 3x8 of two bytes.
+        sizes = re.findall(r'(?m)^allocated (\d+)$', run.stderr)
+        self.assertEqual(sizes[:3], ['192', '512', '48'])
+
+    def test_the_variant_counts_though_an_answer_is_stored(self):
+        for variant in ('mma', 'simt'):
+            run = self.run_tool('--host-cost', '--variant', variant, '--json', '--cache',
+                                str(self.cache))
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn(f'_{variant}_', self.rows(run, 'host_cost')[0]['kernel'])
+
+    def test_interrupt(self):
+        process = subprocess.Popen([str(TOOLS / 'gk-bench'), '--host-cost', '--count', '40',
+                                    '--json'], env=self.env, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, out + err)
+        self.assertIn('gk-bench: interrupted', err)
+
+    def test_without_a_temporary_folder(self):
+        run = self.run_tool('--host-cost', TMPDIR=str(self.home / 'absent'))
+        self.assertEqual(run.returncode, 1)
+        self.assertIn(f'in {self.home}/absent: No such file or directory (GK_ERR_IO)', run.stderr)
 
 
 if __name__ == '__main__':
