@@ -3,6 +3,7 @@
  * was tried. The regret is what the winner takes longer than the best of that run.
  */
 #define _XOPEN_SOURCE 700
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #include "bench.h"
 
+enum { MAX_NAME = CLI_MAX_FOLDER + 16, MAX_TAIL = 16 };
 enum { MAX_CANDIDATES = 4096, MAX_TUNINGS = 100, BEST_AGAIN = 6, FIRST_ROUNDS = 5 };
 static const double SAME = 1.01;
 
@@ -26,7 +28,7 @@ typedef struct candidate {
 
 typedef struct regret {
     const bench *b;
-    char folder[64];
+    char folder[CLI_MAX_FOLDER];
     char name[96];
     gk_call example;
     gk_tensor tensors[GK_MAX_ARGS];
@@ -47,7 +49,7 @@ static void file_name(const regret *r, unsigned number, char *out, size_t size)
 
 static gk_status open_context(const regret *r, unsigned number, gk_context **out)
 {
-    char path[128];
+    char path[MAX_NAME];
     file_name(r, number, path, sizeof(path));
     cli_options options = r->b->options->common;
     options.cache = path;
@@ -57,7 +59,7 @@ static gk_status open_context(const regret *r, unsigned number, gk_context **out
 
 static bool copy_file(const regret *r, unsigned from, unsigned to)
 {
-    char names[2][128];
+    char names[2][MAX_NAME];
     char buffer[65536];
     file_name(r, from, names[0], sizeof(names[0]));
     file_name(r, to, names[1], sizeof(names[1]));
@@ -73,6 +75,10 @@ static bool copy_file(const regret *r, unsigned from, unsigned to)
     }
     if (out != NULL) {
         good = fclose(out) == 0 && good;
+    }
+    if (!good) {
+        gk_fail(GK_ERR_IO, "bench", "cannot copy %s to %s: %s", names[0], names[1],
+                strerror(errno));
     }
     return good;
 }
@@ -147,10 +153,15 @@ static bool tune_afresh(regret *r, unsigned number)
 {
     gk_context *ctx = NULL;
     gk_tune_report report;
-    bool good = copy_file(r, 0, number) && open_context(r, number, &ctx) == GK_OK &&
-                tune(r, ctx, go_on, r->b->options->budget, &report) == GK_OK &&
-                gk_cache_trials(ctx, r->b->op_name, &r->example, add_trial, r) == GK_OK;
-    candidate *winner = good ? find(r, report.variant, report.config) : NULL;
+    const bool good = copy_file(r, 0, number) && open_context(r, number, &ctx) == GK_OK &&
+                      tune(r, ctx, go_on, r->b->options->budget, &report) == GK_OK &&
+                      gk_cache_trials(ctx, r->b->op_name, &r->example, add_trial, r) == GK_OK;
+    candidate *winner =
+        good && report.variant[0] != '\0' ? find(r, report.variant, report.config) : NULL;
+    if (good && winner == NULL) {
+        gk_fail(GK_ERR_NO_CONFIG, "bench", "tuning %u has no winner among %u candidates", number,
+                r->n_candidates);
+    }
     if (winner != NULL) {
         winner->won++;
         r->tunings++;
@@ -192,6 +203,9 @@ static bool time_them(regret *r, unsigned rounds, bool all)
         if (all || c->in_finals) {
             racers[n++] = (bench_racer){bench_plan_time, &c->planned, c->samples};
         }
+    }
+    if (racers == NULL) {
+        gk_fail(GK_ERR_NOMEM, "bench", "no memory for %u candidates", r->n_candidates);
     }
     const bool good =
         racers != NULL && bench_rounds(racers, n, 1) < 0 && bench_rounds(racers, n, rounds) < 0;
@@ -306,6 +320,26 @@ static void print_regret(const regret *r)
     fflush(stdout);
 }
 
+/* Of a problem without figures: status is "empty" or a status' name. */
+static void print_without(const regret *r, const char *status, const char *message)
+{
+    const bool failed = message != NULL;
+    if (r->b->options->common.json) {
+        cli_json *json = cli_json_begin();
+        cli_json_text(json, "type", "regret");
+        cli_json_text(json, "op", r->b->op_name);
+        cli_json_text(json, "shape", r->name);
+        cli_json_text(json, "status", status);
+        if (failed) {
+            cli_json_text(json, "message", message);
+        }
+        cli_json_end(json, stdout);
+    } else {
+        printf("%-28s %s%s\n", r->name, failed ? "failed: " : "", status);
+    }
+    fflush(stdout);
+}
+
 /* --- all problems --- */
 
 static void clean_up(regret *r, bench_run *run)
@@ -317,11 +351,11 @@ static void clean_up(regret *r, bench_run *run)
         bench_run_free(run);
     }
     gk_context_destroy(&r->ctx);
-    for (unsigned i = 0; i <= MAX_TUNINGS; i++) {
+    for (unsigned i = 0; r->folder[0] != '\0' && i <= MAX_TUNINGS; i++) {
         static const char *const tails[] = {"", "-wal", "-shm", "-journal"};
         for (size_t t = 0; t < sizeof(tails) / sizeof(tails[0]); t++) {
-            char path[128];
-            char whole[160];
+            char path[MAX_NAME];
+            char whole[MAX_NAME + MAX_TAIL];
             file_name(r, i, path, sizeof(path));
             snprintf(whole, sizeof(whole), "%s%s", path, tails[t]);
             unlink(whole);
@@ -332,58 +366,87 @@ static void clean_up(regret *r, bench_run *run)
     free(r->samples);
 }
 
+/* False, with gk's error set, on failure. */
+static bool tune_and_compare(regret *r, bench_run *run)
+{
+    const size_t rounds = (size_t)r->b->options->rounds;
+    if (!cli_temp_folder(r->folder, sizeof(r->folder))) {
+        r->folder[0] = '\0';
+        return false;
+    }
+    r->candidates = calloc(MAX_CANDIDATES, sizeof(*r->candidates));
+    r->samples = calloc(MAX_CANDIDATES * rounds, sizeof(*r->samples));
+    if (r->candidates == NULL || r->samples == NULL) {
+        gk_fail(GK_ERR_NOMEM, "bench", "no memory for %zu rounds", rounds);
+        return false;
+    }
+    bool good = compile_all(r);
+    for (unsigned i = 1; i <= (unsigned)r->b->options->tunings && good; i++) {
+        good = tune_afresh(r, i);
+    }
+    return good && long_run(r, run);
+}
+
+/* False on failure and after an interrupt. */
 static bool regret_one(const bench *b, size_t index)
 {
-    const cli_problem *problem = &b->problems->items[index];
+    const cli_problems *problems = b->problems;
+    const cli_problem *problem = &problems->items[index];
     regret r;
     bench_run run;
     memset(&r, 0, sizeof(r));
     memset(&run, 0, sizeof(run));
     r.b = b;
-    snprintf(r.folder, sizeof(r.folder), "/tmp/gk-bench-XXXXXX");
-    cli_problem_name(b->problems->op, problem, r.name, sizeof(r.name));
-    r.candidates = calloc(MAX_CANDIDATES, sizeof(*r.candidates));
-    r.samples = calloc((size_t)MAX_CANDIDATES * (size_t)b->options->rounds, sizeof(*r.samples));
-    if (r.candidates == NULL || r.samples == NULL || mkdtemp(r.folder) == NULL) {
-        free(r.candidates);
-        free(r.samples);
-        cli_error(EXIT_SOME_FAILED, "%s: no memory or no temporary folder", r.name);
-        return false;
+    cli_problem_name(problems->op, problem, r.name, sizeof(r.name));
+    bool good = cli_call(problems->op, problems->preset, problem, r.tensors, &r.example) == GK_OK;
+    if (good && cli_is_empty(problems->op, &r.example)) {
+        print_without(&r, "empty", NULL);
+        return true;
     }
-    bool good =
-        cli_call(b->problems->op, b->problems->preset, problem, r.tensors, &r.example) == GK_OK &&
-        compile_all(&r);
-    for (unsigned i = 1; i <= (unsigned)b->options->tunings && good; i++) {
-        good = tune_afresh(&r, i);
-    }
-    good = good && long_run(&r, &run);
+    good = good && tune_and_compare(&r, &run);
     if (good) {
         print_regret(&r);
     } else if (!cli_interrupted()) {
-        cli_gk_error(EXIT_SOME_FAILED, "%s", r.name);
+        const gk_error error = *gk_error_last();
+        print_without(&r, gk_status_name(error.status), error.message);
+        cli_error(EXIT_SOME_FAILED, "%s: %s (%s)", r.name, error.message,
+                  gk_status_name(error.status));
     }
     clean_up(&r, &run);
     return good;
 }
 
+static void print_summary(size_t rows, size_t failed)
+{
+    cli_json *json = cli_json_begin();
+    cli_json_text(json, "type", "summary");
+    cli_json_number(json, "rows", (double)rows);
+    cli_json_number(json, "failed", (double)failed);
+    cli_json_bool(json, "interrupted", cli_interrupted());
+    cli_json_end(json, stdout);
+}
+
 int bench_regret(bench *b)
 {
-    int code = 0;
-    size_t done = 0;
+    const size_t count = b->problems->count;
+    size_t rows = 0;
+    size_t failed = 0;
     if (!b->options->common.json) {
         printf("%-28s %12s %10s %9s %8s %10s %8s %8s  best of the long run\n", "shape", "best",
                "candidates", "a tuning", "winners", "equal", "regret", "worst");
     }
-    for (size_t i = 0; i < b->problems->count && !cli_interrupted(); i++) {
-        if (regret_one(b, i)) {
-            done++;
-        } else {
-            code = EXIT_SOME_FAILED;
+    while (rows < count && !cli_interrupted()) {
+        const bool good = regret_one(b, rows);
+        if (good || !cli_interrupted()) {
+            rows++;
+            failed += good ? 0 : 1;
         }
     }
-    if (cli_interrupted()) {
-        code = cli_error(EXIT_SOME_FAILED, "interrupted: %zu of %zu shapes are done", done,
-                         b->problems->count);
+    if (b->options->common.json) {
+        print_summary(rows, failed);
     }
-    return code;
+    if (cli_interrupted()) {
+        return cli_error(EXIT_SOME_FAILED, "interrupted: %zu of %zu shapes are done", rows, count);
+    }
+    return failed > 0 ? EXIT_SOME_FAILED : 0;
 }

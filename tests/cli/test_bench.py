@@ -183,6 +183,33 @@ class Bench(Case):
                              timeout=60)
         self.assertIn('0 stored', run.stdout)
 
+    def test_regret_says_why_a_shape_failed(self):
+        run = self.cpu('matmul', '8x8x8', '--regret', '--tunings', '1', '--variant', 'absent',
+                       '--json')
+        self.assertEqual(run.returncode, 1)
+        row = self.rows(run, 'regret')[0]
+        self.assertEqual((row['shape'], row['status']), ('f32 nn 8x8x8', 'GK_ERR_NOT_FOUND'))
+        self.assertIn('no variant "absent"', row['message'])
+        summary = self.rows(run, 'summary')[0]
+        self.assertEqual((summary['rows'], summary['failed']), (1, 1))
+        run = self.cpu('matmul', '8x8x8', '--regret', TMPDIR=str(self.home / 'absent'))
+        self.assertEqual(run.returncode, 1)
+        self.assertIn(f'in {self.home}/absent: No such file or directory (GK_ERR_IO)', run.stderr)
+        self.assertRegex(run.stdout, r'(?m)^f32 nn 8x8x8 +failed: GK_ERR_IO$')
+
+    def test_regret_that_cannot_copy_its_file(self):
+        process = subprocess.Popen(
+            [str(TOOLS / 'gk-bench'), 'matmul', '8x8x8', '--regret', '--tunings', '1', '--device',
+             'cpu'], env={**self.env, 'TMPDIR': str(self.home)}, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not (found := list(self.home.glob('gk-bench-*'))):
+            time.sleep(0.002)
+        if found:
+            (found[0] / '1.db').mkdir()
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(err, r'cannot copy .*/0\.db to .*/1\.db: Is a directory \(GK_ERR_IO\)')
+
     def test_interrupt_prints_what_is_finished(self):
         shapes = [f'{8 * i}x8x8' for i in range(1, 60)]
         process = subprocess.Popen(
