@@ -14,7 +14,7 @@ static const double PEER_SLACK_NARROW = 2e-3;
 
 typedef struct bench_row {
     char name[96];
-    char status[32]; /* "ok", "wrong", a status' name */
+    char status[32]; /* "ok", "empty", "wrong", a status' name */
     char message[1024];
     gk_plan_description info;
     bool tuned;
@@ -76,7 +76,7 @@ static bool make_plan(const bench *b, const bench_run *run, bench_row *row, gk_p
         gk_plan_info(*plan, &row->info) != GK_OK) {
         return fail(row, "planning");
     }
-    row->tuned = row->info.source != GK_SOURCE_GUESS;
+    row->tuned = row->info.source == GK_SOURCE_TUNED || row->info.source == GK_SOURCE_CACHE;
     return true;
 }
 
@@ -230,10 +230,15 @@ static bool make_row(const bench *b, size_t index, bench_row *row)
     run.ctx = b->ctx;
     memset(tensors, 0, sizeof(tensors));
     cli_problem_name(problems->op, &problems->items[index], row->name, sizeof(row->name));
-    const bool good = (cli_call(problems->op, problems->preset, &problems->items[index], tensors,
-                                &example) == GK_OK ||
-                       fail(row, "the problem")) &&
-                      measure(b, &example, &run, plans, &peer, row);
+    if (cli_call(problems->op, problems->preset, &problems->items[index], tensors, &example) !=
+        GK_OK) {
+        return fail(row, "the problem");
+    }
+    if (cli_is_empty(problems->op, &example)) {
+        snprintf(row->status, sizeof(row->status), "empty");
+        return true;
+    }
+    const bool good = measure(b, &example, &run, plans, &peer, row);
     bench_peer_close(peer);
     gk_plan_destroy(&plans[0]);
     gk_plan_destroy(&plans[1]);
@@ -266,7 +271,9 @@ static void print_json(const bench *b, const bench_row *row)
     cli_json_text(json, "shape", row->name);
     cli_json_text(json, "status", row->status);
     if (strcmp(row->status, "ok") != 0) {
-        cli_json_text(json, "message", row->message);
+        if (row->message[0] != '\0') {
+            cli_json_text(json, "message", row->message);
+        }
         cli_json_end(json, stdout);
         return;
     }
@@ -279,7 +286,9 @@ static void print_json(const bench *b, const bench_row *row)
     if (row->copy_share > 0) {
         cli_json_number(json, "copy_share", row->copy_share);
     }
-    cli_json_number(json, "error", row->error);
+    if (!b->options->no_check) {
+        cli_json_number(json, "error", row->error);
+    }
     if (row->guess > 0) {
         cli_json_number(json, "guess_seconds", row->guess);
         cli_json_number(json, "guess_ratio", row->guess_ratio);
@@ -293,7 +302,9 @@ static void print_json(const bench *b, const bench_row *row)
         cli_json_number(json, "cublaslt_best_index", row->choice.index);
         cli_json_number(json, "cublaslt_split_k", row->choice.split_k);
         cli_json_number(json, "cublaslt_reduction", row->choice.reduction);
-        cli_json_number(json, "cublaslt_error", row->lt_error);
+        if (!b->options->no_check) {
+            cli_json_number(json, "cublaslt_error", row->lt_error);
+        }
         cli_json_number(json, "ratio", row->ratio);
     }
     cli_json_end(json, stdout);
@@ -303,7 +314,8 @@ static void print_text(const bench *b, const bench_row *row)
 {
     char time[32];
     if (strcmp(row->status, "ok") != 0) {
-        printf("%-28s failed: %s\n", row->name, row->status);
+        const bool failed = strcmp(row->status, "empty") != 0;
+        printf("%-28s %s%s\n", row->name, failed ? "failed: " : "", row->status);
         return;
     }
     cli_format_time(row->seconds, time, sizeof(time));
@@ -444,7 +456,7 @@ int bench_table(bench *b)
         s.done++;
         s.failed += good ? 0 : 1;
         lost = strcmp(row->status, "GK_ERR_LOST") == 0;
-        if (!good || (b->lt != NULL && !(row->ratio > 0))) {
+        if (!good || (b->lt != NULL && row->seconds > 0 && !(row->ratio > 0))) {
             code = EXIT_SOME_FAILED;
         }
     }

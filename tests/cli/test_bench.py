@@ -104,6 +104,7 @@ class Bench(Case):
         for row in rows:
             self.assertEqual(row['status'], 'ok')
             self.assertIs(row['tuned'], True)
+            self.assertNotIn('(untuned)', run.stdout)
             self.assertLessEqual(row['error'], 1)
             self.assertGreater(row['guess_ratio'], 0)
             # On the CPU device the model decides.
@@ -111,6 +112,26 @@ class Bench(Case):
                              (row['variant'], row['config']))
         summary = self.rows(run, 'summary')[0]
         self.assertEqual((summary['rows'], summary['failed'], summary['guesses']), (2, 0, 2))
+
+    def test_a_forced_variant_is_not_tuned(self):
+        args = ('matmul', '8x8x8', '--variant', 'simt', '--rounds', '1')
+        row = self.rows(self.cpu(*args, '--json', '--no-check'))[0]
+        self.assertEqual((row['status'], row['variant'], row['tuned']), ('ok', 'simt', False))
+        self.assertNotIn('error', row) # nothing was checked
+        self.assertRegex(self.cpu(*args).stdout, r'(?m)^f32 nn 8x8x8 .*  simt .* \(untuned\)$')
+
+    def test_empty_problems_are_no_failures(self):
+        for op, shape in (('add', '0x5'), ('matmul', '8x0x8'), ('reduce', '0x4x4')):
+            for more in ([], ['--regret']):
+                with self.subTest(op=op, more=more):
+                    run = self.cpu(op, shape, *more, '--json')
+                    self.assertEqual(run.returncode, 0, run.stderr)
+                    row = self.rows(run, 'regret' if more else 'row')[0]
+                    self.assertEqual((row['shape'], row['status']), (f'f32 nn {shape}', 'empty'))
+                    summary = self.rows(run, 'summary')[0]
+                    self.assertEqual((summary['rows'], summary['failed']), (1, 0))
+                    run = self.cpu(op, shape, *more)
+                    self.assertRegex(run.stdout, rf'(?m)^f32 nn {shape} +empty$')
 
     def test_nan_and_infinity_may_be_right(self):
         for text, dtypes in (('-sqrt(x0)', ('f64', 'f32', 'f16', 'bf16', 'e4m3', 'e5m2')),
