@@ -18,10 +18,13 @@ void cli_start(const char *tool)
 
 static volatile sig_atomic_t interrupted;
 
+/* A tool that waits for a compiler or a kernel does not look at the mark: the next one ends it. */
 static void on_interrupt(int number)
 {
     (void)number;
     interrupted = 1;
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
 }
 
 void cli_catch_interrupts(void)

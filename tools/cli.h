@@ -42,7 +42,7 @@ int cli_gk_error(int code, const char *format, ...) __attribute__((format(printf
 /* Names the tool for messages and ignores SIGPIPE, so that a reader that closes early is seen as a
  * failed write and not as a death. */
 void cli_start(const char *tool);
-/* From now on SIGINT and SIGTERM set a mark and do nothing else. */
+/* From now on the first SIGINT or SIGTERM sets a mark; the next one ends the tool. */
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);
 /* Flushes stdout; EXIT_SOME_FAILED if anything written to it was lost. */

@@ -38,7 +38,8 @@ static const char help[] =
     "\n"
     "copy: for what memory bounds, the share of a device copy's rate, measured at the start.\n"
     "GK_CUDA_DRIVER and GK_CUBLASLT name the libraries to load. Exit status: 0 all rows are there\n"
-    "and right, 1 something failed, 2 the command line is wrong. Ctrl-C prints what is finished.\n";
+    "and right, 1 something failed, 2 the command line is wrong. Ctrl-C prints what is finished,\n"
+    "a second one ends at once.\n";
 
 enum {
     OPT_HELP = 256,

@@ -256,6 +256,27 @@ class Cli(unittest.TestCase):
         self.assertGreaterEqual(stored, 1)
         self.assertLess(stored, len(shapes))
 
+    def test_a_second_interrupt_ends_at_once(self):
+        compiler = self.home / 'c++'
+        compiler.write_text('#!/bin/sh\ncase "$*" in *-shared*) echo > "$0.begun"; exec sleep 10;; esac\n'
+                            'exec c++ "$@"\n')
+        compiler.chmod(0o700)
+        process = subprocess.Popen(
+            [str(TOOLS / 'gk-tune'), 'warm', 'matmul_relu', '8x8x8', '--device', 'cpu', '--cache',
+             str(self.cache)], env={**self.env, 'GK_CXX': str(compiler)},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            while process.poll() is None and not (self.home / 'c++.begun').exists():
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+            self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=5), -signal.SIGINT)
+        finally:
+            process.kill()
+            process.wait()
+
     def test_export_import_round_trip(self):
         self.tune('warm', 'matmul_relu', '8x8x8', '8x16x8', '--effort', 'quick')
         first = self.home / 'first.txt'
