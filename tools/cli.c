@@ -158,16 +158,21 @@ static cli_problem *add_problem(cli_problems *out)
     return &grown[out->count++];
 }
 
-static bool set_words(cli_problem *problem, const char *dtype, const char *layout)
+/* path: of the file with the problem's line; NULL = the command line. */
+static bool set_words(cli_problem *problem, const char *path, const char *dtype, const char *layout)
 {
-    if (strlen(dtype) >= sizeof(problem->dtype) || strlen(layout) >= sizeof(problem->layout)) {
-        cli_error(EXIT_USAGE, "dtype is \"%s\" and layout is \"%s\", expected short words", dtype,
-                  layout);
-        return false;
+    if (strlen(dtype) < sizeof(problem->dtype) && strlen(layout) < sizeof(problem->layout)) {
+        snprintf(problem->dtype, sizeof(problem->dtype), "%s", dtype);
+        snprintf(problem->layout, sizeof(problem->layout), "%s", layout);
+        return true;
     }
-    snprintf(problem->dtype, sizeof(problem->dtype), "%s", dtype);
-    snprintf(problem->layout, sizeof(problem->layout), "%s", layout);
-    return true;
+    char place[512] = "";
+    if (path != NULL) {
+        snprintf(place, sizeof(place), "%s:%u: ", path, problem->line);
+    }
+    cli_error(EXIT_USAGE, "%sdtype is \"%s\" and layout is \"%s\", expected short words", place,
+              dtype, layout);
+    return false;
 }
 
 static bool add_line(const gk_op_desc *op, const char *path, unsigned number, char *line,
@@ -192,7 +197,11 @@ static bool add_line(const gk_op_desc *op, const char *path, unsigned number, ch
         return false;
     }
     cli_problem *problem = add_problem(out);
-    if (problem == NULL || !set_words(problem, words[0], words[1])) {
+    if (problem == NULL) {
+        return false;
+    }
+    problem->line = number;
+    if (!set_words(problem, path, words[0], words[1])) {
         return false;
     }
     for (uint32_t i = 0; i < op->n_dims; i++) {
@@ -243,16 +252,83 @@ const gk_op_desc *cli_op(const char *name, const gk_preset **preset)
     return op;
 }
 
+cli_problem *cli_add(const cli_options *options, cli_problems *out)
+{
+    cli_problem *problem = add_problem(out);
+    return problem != NULL && set_words(problem, NULL, options->dtype, options->layout) ? problem
+                                                                                        : NULL;
+}
+
 static bool collect_all(const cli_options *options, int n_shapes, char **shapes, cli_problems *out)
 {
     for (int i = 0; i < n_shapes; i++) {
-        cli_problem *problem = add_problem(out);
-        if (problem == NULL || !cli_parse_shape(out->op, shapes[i], problem->item.dims) ||
-            !set_words(problem, options->dtype, options->layout)) {
+        cli_problem *problem = cli_add(options, out);
+        if (problem == NULL || !cli_parse_shape(out->op, shapes[i], problem->item.dims)) {
             return false;
         }
     }
-    return options->shapes_file == NULL || add_file(out->op, options->shapes_file, out);
+    if (options->shapes_file != NULL && !add_file(out->op, options->shapes_file, out)) {
+        return false;
+    }
+    if (out->count == 0) {
+        cli_error(EXIT_USAGE, "no shape is given");
+    }
+    return out->count > 0 && cli_check(options, out);
+}
+
+static bool is_understood(const cli_problems *problems, const cli_problem *problem)
+{
+    gk_tensor tensors[GK_MAX_ARGS];
+    gk_call call;
+    gk_problem inferred;
+    memset(tensors, 0, sizeof(tensors));
+    memset(&inferred, 0, sizeof(inferred));
+    return cli_call(problems->op, problems->preset, problem, tensors, &call) == GK_OK &&
+           problems->op->infer(&call, &inferred) == GK_OK;
+}
+
+/* A problem that is understood with every size 1 is not wrong in its words. */
+static bool check_words(const cli_options *options, const cli_problems *problems,
+                        const cli_problem *problem)
+{
+    if (is_understood(problems, problem)) {
+        return true;
+    }
+    const gk_error error = *gk_error_last();
+    cli_problem least = *problem;
+    for (uint32_t i = 0; i < problems->op->n_dims; i++) {
+        least.item.dims[i] = 1;
+    }
+    if (is_understood(problems, &least)) {
+        return true;
+    }
+    if (problem->line > 0) {
+        cli_error(EXIT_USAGE, "%s:%u: %s", options->shapes_file, problem->line, error.message);
+    } else {
+        cli_error(EXIT_USAGE, "%s", error.message);
+    }
+    return false;
+}
+
+bool cli_check(const cli_options *options, cli_problems *problems)
+{
+    const bool takes_text = problems->op->text_name != NULL &&
+                            (problems->preset == NULL || problems->preset->text == NULL);
+    if (options->text != NULL && !takes_text) {
+        cli_error(EXIT_USAGE, "--text is \"%s\", but %s takes none", options->text,
+                  problems->preset != NULL ? problems->preset->name : problems->op->name);
+        return false;
+    }
+    for (size_t i = 0; i < problems->count; i++) {
+        cli_problem *problem = &problems->items[i];
+        problem->item.dtype = problem->dtype;
+        problem->item.layout = problem->layout;
+        problem->text = options->text;
+        if (!check_words(options, problems, problem)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 bool cli_collect(const cli_options *options, int argc, char **argv, cli_problems *out)
@@ -269,15 +345,6 @@ bool cli_collect(const cli_options *options, int argc, char **argv, cli_problems
     if (!collect_all(options, argc - 1, argv + 1, out)) {
         free(out->items);
         return false;
-    }
-    if (out->count == 0) {
-        cli_error(EXIT_USAGE, "no shape is given");
-        return false;
-    }
-    for (size_t i = 0; i < out->count; i++) {
-        out->items[i].item.dtype = out->items[i].dtype;
-        out->items[i].item.layout = out->items[i].layout;
-        out->items[i].text = options->text;
     }
     return true;
 }

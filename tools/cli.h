@@ -14,6 +14,7 @@ typedef struct cli_problem {
     char dtype[24];
     char layout[8];
     const char *text; /* of an op that takes one; NULL = as its cases have it */
+    unsigned line;    /* of the shapes file; 0 if it is not from there */
 } cli_problem;
 
 typedef struct cli_problems {
@@ -55,9 +56,15 @@ bool cli_parse_number(const char *option, const char *text, double low, double h
 /* The same for a whole number. */
 bool cli_parse_integer(const char *option, const char *text, double low, double high, double *out);
 /* The op that argv begins with and its shapes: the rest of argv, then the file's ("dtype layout M N
- * K" a line, # comments). False, with a message, if there is no such op, a shape is wrong, or none
- * is given. */
+ * K" a line, # comments). False, with a message, if there is no such op, a shape, dtype, layout or
+ * the text is wrong, or no shape is given. */
 bool cli_collect(const cli_options *options, int argc, char **argv, cli_problems *out);
+/* One more problem of the options' dtype and layout, its sizes 0; NULL, with a message, on failure.
+ */
+cli_problem *cli_add(const cli_options *options, cli_problems *out);
+/* Gives the problems their words. False, with a message, if the op does not understand them; a
+ * shape that is too large is no matter of words. */
+bool cli_check(const cli_options *options, cli_problems *problems);
 /* An op's or a preset's name; NULL, with a message, if it is neither. */
 const gk_op_desc *cli_op(const char *name, const gk_preset **preset);
 /* "bf16 nn 4096x4096x4096" */

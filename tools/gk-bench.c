@@ -53,6 +53,7 @@ enum {
     OPT_REGRET,
     OPT_SEED,
     OPT_TUNINGS,
+    N_OPTIONS,
 };
 
 static const struct option long_options[] = {{"dtype", required_argument, NULL, 'd'},
@@ -168,27 +169,69 @@ static bool draw_problems(const bench_options *options, const char *op_name, cli
     if (out->op == NULL) {
         return false;
     }
-    out->count = (size_t)options->random;
-    out->items = calloc(out->count, sizeof(*out->items));
-    if (out->items == NULL) {
-        cli_error(EXIT_SOME_FAILED, "out of memory");
-        return false;
-    }
     uint64_t state = (uint64_t)options->seed;
-    for (size_t i = 0; i < out->count; i++) {
-        cli_problem *p = &out->items[i];
-        snprintf(p->dtype, sizeof(p->dtype), "%s", options->common.dtype);
-        snprintf(p->layout, sizeof(p->layout), "%s", options->common.layout);
-        p->item.dtype = p->dtype;
-        p->item.layout = p->layout;
-        p->text = options->common.text;
-        for (uint32_t d = 0; d < out->op->n_dims; d++) {
+    for (size_t i = 0; i < (size_t)options->random; i++) {
+        cli_problem *p = cli_add(&options->common, out);
+        for (uint32_t d = 0; p != NULL && d < out->op->n_dims; d++) {
             const double share = (double)(next_random(&state) >> 11) * 0x1p-53;
             const double size = floor(exp(share * log(options->max + 1)));
             p->item.dims[d] = (int64_t)(size > options->max ? options->max : size);
         }
+        if (p == NULL) {
+            free(out->items);
+            return false;
+        }
+    }
+    if (!cli_check(&options->common, out)) {
+        free(out->items);
+        return false;
     }
     return true;
+}
+
+enum { TABLE = 1, REGRET = 2, HOST_COST = 4 };
+
+/* Is there an option given that means nothing here? Says so. */
+static bool is_misplaced(const bench_options *options, const bool *given)
+{
+    static const struct {
+        int option;
+        int modes;
+    } all[] = {{'d', TABLE | REGRET},
+               {'l', TABLE | REGRET},
+               {'T', TABLE | REGRET},
+               {'s', TABLE | REGRET},
+               {'r', TABLE | REGRET},
+               {'b', TABLE | REGRET},
+               {OPT_RANDOM, TABLE | REGRET},
+               {OPT_AGAINST, TABLE},
+               {OPT_GUESS, TABLE},
+               {OPT_NO_CHECK, TABLE},
+               {'C', TABLE},
+               {OPT_REGRET, REGRET},
+               {OPT_TUNINGS, REGRET},
+               {'n', HOST_COST},
+               {'t', HOST_COST},
+               {OPT_SEED, TABLE | REGRET},
+               {OPT_MAX, TABLE | REGRET}};
+    const int mode = options->host_cost ? HOST_COST : options->regret ? REGRET : TABLE;
+    const char *where = options->host_cost ? "with --host-cost"
+                        : options->regret  ? "with --regret"
+                                           : "in a table of times";
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        const int option = all[i].option;
+        const bool undrawn = (option == OPT_SEED || option == OPT_MAX) && !given[OPT_RANDOM];
+        if (given[option] && (undrawn || (all[i].modes & mode) == 0)) {
+            const struct option *o = long_options;
+            while (o->val != option) {
+                o++;
+            }
+            cli_error(EXIT_USAGE, "--%s means nothing %s", o->name,
+                      undrawn ? "without --random" : where);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* The problems of the command line; false, with a message, if it is wrong. */
@@ -200,22 +243,24 @@ static bool collect(const bench_options *options, int argc, char **argv, cli_pro
         }
         return argc == 0;
     }
-    if (options->regret && (options->against || options->guess || options->config != NULL)) {
-        cli_error(EXIT_USAGE, "--regret goes without --against, --guess and --config");
-        return false;
-    }
     if (options->config != NULL && options->variant == NULL) {
         cli_error(EXIT_USAGE, "--config needs --variant");
         return false;
     }
-    if (options->random <= 0) {
-        return cli_collect(&options->common, argc, argv, out);
-    }
-    if (argc != 1 || options->common.shapes_file != NULL) {
+    if (options->random > 0 && (argc != 1 || options->common.shapes_file != NULL)) {
         cli_error(EXIT_USAGE, "--random takes one op and no shapes");
         return false;
     }
-    return draw_problems(options, argv[0], out);
+    if (!(options->random > 0 ? draw_problems(options, argv[0], out)
+                              : cli_collect(&options->common, argc, argv, out))) {
+        return false;
+    }
+    if (options->against && strcmp(out->op->name, "matmul") != 0) {
+        cli_error(EXIT_USAGE, "--against cublaslt is for matmul and matmul_relu, not %s", argv[0]);
+        free(out->items);
+        return false;
+    }
+    return true;
 }
 
 /* --- where it is timed --- */
@@ -340,6 +385,7 @@ int main(int argc, char **argv)
                              .tunings = 10,
                              .count = 1,
                              .threads = 1};
+    bool given[N_OPTIONS] = {false};
     int option;
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
         if (option == OPT_HELP) {
@@ -353,9 +399,11 @@ int main(int argc, char **argv)
         if (!set_option(&options, option, optarg)) {
             return EXIT_USAGE;
         }
+        given[option] = true;
     }
     cli_problems problems = {0};
-    if (!collect(&options, argc - optind, argv + optind, &problems)) {
+    if (is_misplaced(&options, given) ||
+        !collect(&options, argc - optind, argv + optind, &problems)) {
         return EXIT_USAGE;
     }
     bench b = {.options = &options, .op_name = argv[optind], .problems = &problems};

@@ -2,10 +2,8 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "cli.h"
+#include "tune.h"
 
 static const char help[] =
     "usage: gk-tune warm OP SHAPE... [options]     tune problems and store the answers\n"
@@ -35,205 +33,7 @@ static const char help[] =
     "  --help, --version\n"
     "\n"
     "Exit status: 0 everything asked for was done and saved, 1 something failed or was not saved,\n"
-    "2 the command line is wrong. Ctrl-C keeps what is finished.\n";
-
-typedef struct tune_options {
-    cli_options common;
-    gk_tune_options tune;
-    double jobs;
-    bool replace;
-} tune_options;
-
-typedef struct warm_state {
-    const gk_op_desc *op;
-    size_t index;
-    size_t total;
-    char name[96];
-    struct timespec start;
-    bool terminal;
-    bool line_open;
-    bool emulated; /* times of the CPU device are not shown as speed */
-} warm_state;
-
-static double seconds_since(const struct timespec *start)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + 1e-9 * (double)(now.tv_nsec - start->tv_nsec);
-}
-
-/* Time left, from the share of the problems that is done; the one at work counts by its stage. */
-static void format_eta(const warm_state *state, const gk_tune_progress *progress, char *out,
-                       size_t size)
-{
-    static const struct {
-        const char *stage;
-        double before;
-        double share;
-    } stages[] = {
-        {"compile", 0.0, 0.5}, {"verify", 0.5, 0.1}, {"measure", 0.6, 0.2}, {"final", 0.8, 0.2}};
-    double done = 0;
-    for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++) {
-        if (strcmp(stages[i].stage, progress->stage) == 0 && progress->total > 0) {
-            done = stages[i].before + stages[i].share * progress->done / progress->total;
-        }
-    }
-    const double share = ((double)state->index + done) / (double)state->total;
-    const double elapsed = seconds_since(&state->start);
-    if (share < 0.02) {
-        snprintf(out, size, "--:--");
-        return;
-    }
-    const long left = (long)(elapsed / share - elapsed + 0.5);
-    snprintf(out, size, "%02ld:%02ld", left / 60, left % 60);
-}
-
-static bool show_progress(void *user, const gk_tune_progress *progress)
-{
-    warm_state *state = user;
-    if (state->terminal) {
-        char eta[32];
-        char best[32];
-        format_eta(state, progress, eta, sizeof(eta));
-        cli_format_time(progress->best_seconds, best, sizeof(best));
-        fprintf(stderr, "\r\033[K[%zu/%zu] %s  %s %u/%u  best %s  ETA %s", state->index + 1,
-                state->total, state->name, progress->stage, progress->done, progress->total, best,
-                eta);
-        state->line_open = true;
-    }
-    return !cli_interrupted();
-}
-
-static void print_header(void)
-{
-    printf("%-28s %-8s %12s %10s %9s %6s %8s  %s\n", "shape", "variant", "time", "TFLOP/s",
-           "roofline", "tried", "refused", "config");
-}
-
-static void print_row(const warm_state *state, const gk_tune_report *report, bool json,
-                      const char *error)
-{
-    const bool timed = report->seconds > 0 && !state->emulated;
-    const double tflops = timed ? report->flops / report->seconds * 1e-12 : 0;
-    const double share = timed ? report->roofline_seconds / report->seconds : 0;
-    if (json) {
-        cli_json *row = cli_json_begin();
-        cli_json_text(row, "op", state->op->name);
-        cli_json_text(row, "shape", state->name);
-        cli_json_text(row, "status", error == NULL ? "ok" : error);
-        cli_json_text(row, "variant", report->variant);
-        cli_json_text(row, "config", report->config);
-        cli_json_number(row, "seconds", report->seconds);
-        cli_json_number(row, "spread", report->spread);
-        cli_json_number(row, "guess_seconds", report->guess_seconds);
-        cli_json_number(row, "tflops", tflops);
-        cli_json_number(row, "roofline_share", share);
-        cli_json_number(row, "space", report->space);
-        cli_json_number(row, "tried", report->tried);
-        cli_json_number(row, "refused", report->refused);
-        cli_json_number(row, "measured", report->measured);
-        cli_json_number(row, "wall_seconds", report->wall_s);
-        cli_json_number(row, "compile_seconds", report->compile_s);
-        cli_json_bool(row, "from_cache", report->from_cache);
-        cli_json_bool(row, "saved", report->saved);
-        cli_json_bool(row, "emulated", state->emulated);
-        cli_json_end(row, stdout);
-    } else if (error != NULL) {
-        printf("%-28s %s\n", state->name, error);
-    } else {
-        char time[32] = "emulated";
-        char speed[16] = "-";
-        char roofline[16] = "-";
-        if (timed) {
-            cli_format_time(report->seconds, time, sizeof(time));
-            snprintf(speed, sizeof(speed), "%.2f", tflops);
-        }
-        if (share > 0) {
-            snprintf(roofline, sizeof(roofline), "%.1f %%", share * 100);
-        }
-        printf("%-28s %-8s %12s %10s %9s %6u %8u  %s%s\n", state->name, report->variant, time,
-               speed, roofline, report->tried, report->refused, report->config,
-               report->from_cache ? "  (stored)" : "");
-    }
-    fflush(stdout);
-}
-
-/* 0, or 1 if the problem failed or its answer was not saved. */
-static int warm_one(gk_context *ctx, const char *op_name, const gk_preset *preset,
-                    const cli_problem *problem, const tune_options *options, warm_state *state)
-{
-    gk_tensor tensors[GK_MAX_ARGS];
-    gk_call call;
-    memset(tensors, 0, sizeof(tensors));
-    gk_tune_report report = {.struct_size = sizeof(report)};
-    gk_tune_options tune = options->tune;
-    tune.struct_size = sizeof(tune);
-    tune.progress = show_progress;
-    tune.progress_user = state;
-    gk_status status = cli_call(state->op, preset, problem, tensors, &call);
-    if (status == GK_OK) {
-        status = gk_tune(ctx, op_name, &call, &tune, &report);
-    }
-    if (state->line_open) {
-        fprintf(stderr, "\r\033[K");
-        state->line_open = false;
-    }
-    if (status != GK_OK) {
-        print_row(state, &report, options->common.json, gk_status_name(status));
-        return cli_gk_error(EXIT_SOME_FAILED, "%s", state->name);
-    }
-    print_row(state, &report, options->common.json, NULL);
-    if (!report.saved && !report.from_cache && report.tried > 0) {
-        return cli_error(EXIT_SOME_FAILED, "%s: the answer was not saved", state->name);
-    }
-    return 0;
-}
-
-static int warm(const tune_options *options, int argc, char **argv)
-{
-    cli_problems problems;
-    if (!cli_collect(&options->common, argc, argv, &problems)) {
-        return EXIT_USAGE;
-    }
-    gk_context *ctx = NULL;
-    gk_context_options context_options = {.struct_size = sizeof(context_options),
-                                          .compile_threads = (int32_t)options->jobs};
-    if (cli_context(&options->common, &context_options, &ctx) != GK_OK) {
-        free(problems.items);
-        return cli_gk_error(EXIT_SOME_FAILED, "cannot open the device");
-    }
-    cli_catch_interrupts();
-    warm_state state = {
-        .op = problems.op, .total = problems.count, .terminal = isatty(STDERR_FILENO) != 0};
-    gk_device_info device;
-    state.emulated = gk_device_info_get(ctx, &device) == GK_OK && device.is_emulated;
-    clock_gettime(CLOCK_MONOTONIC, &state.start);
-    if (!options->common.json) {
-        print_header();
-    }
-    int code = 0;
-    for (size_t i = 0; i < problems.count && !cli_interrupted(); i++) {
-        state.index = i;
-        cli_problem_name(problems.op, &problems.items[i], state.name, sizeof(state.name));
-        if (warm_one(ctx, argv[0], problems.preset, &problems.items[i], options, &state) != 0) {
-            code = EXIT_SOME_FAILED;
-        }
-        if (!state.terminal) {
-            gk_tune_progress done = {.stage = "", .total = 1};
-            char eta[32];
-            state.index = i + 1;
-            format_eta(&state, &done, eta, sizeof(eta));
-            fprintf(stderr, "[%zu/%zu] %s  %.1f s  ETA %s\n", i + 1, problems.count, state.name,
-                    seconds_since(&state.start), eta);
-        }
-    }
-    if (cli_interrupted()) {
-        code = cli_error(EXIT_SOME_FAILED, "interrupted: finished problems are kept");
-    }
-    gk_context_destroy(&ctx);
-    free(problems.items);
-    return code;
-}
+    "2 the command line is wrong. Ctrl-C keeps what is finished, a second one ends at once.\n";
 
 typedef struct list_state {
     bool json;
@@ -406,7 +206,7 @@ static bool parse_effort(const char *text, gk_effort *out)
     return false;
 }
 
-enum { OPT_HELP = 256, OPT_VERSION };
+enum { OPT_HELP = 256, OPT_VERSION, N_OPTIONS };
 
 static const struct option long_options[] = {{"dtype", required_argument, NULL, 'd'},
                                              {"layout", required_argument, NULL, 'l'},
@@ -450,11 +250,12 @@ static const char **word_of(tune_options *options, int option)
 }
 
 /* 0 to go on, 1 if done, 2 for a usage error. */
-static int parse_options(int argc, char **argv, tune_options *options)
+static int parse_options(int argc, char **argv, tune_options *options, bool *given)
 {
     int option;
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
         bool good = true;
+        given[option] = true;
         const char **word = word_of(options, option);
         if (word != NULL) {
             *word = optarg;
@@ -496,6 +297,27 @@ static int parse_options(int argc, char **argv, tune_options *options)
         }
     }
     return 0;
+}
+
+/* Is there an option given that means nothing to the command? Says so. Every command takes the
+ * device, the cache and --verbose. */
+static bool is_misplaced(const char *verb, const bool *given)
+{
+    static const struct {
+        const char *verb;
+        const char *options;
+    } all[] = {{"warm", "dltsbeVjrJDcv"}, {"list", "JDcv"},  {"info", "JDcv"},
+               {"explain", "dltJDcv"},    {"export", "Dcv"}, {"import", "RDcv"}};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        for (const struct option *o = long_options; o->name != NULL; o++) {
+            if (strcmp(all[i].verb, verb) == 0 && given[o->val] &&
+                strchr(all[i].options, o->val) == NULL) {
+                cli_error(EXIT_USAGE, "--%s means nothing to %s", o->name, verb);
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 /* 0, or EXIT_USAGE: before a context is opened, which makes a cache file. */
@@ -556,7 +378,8 @@ int main(int argc, char **argv)
 {
     cli_start("gk-tune");
     tune_options options = {.common = {.dtype = "f32", .layout = "nn"}};
-    int parsed = parse_options(argc, argv, &options);
+    bool given[N_OPTIONS] = {false};
+    int parsed = parse_options(argc, argv, &options, given);
     if (parsed != 0) {
         return cli_finish(parsed == 1 ? 0 : parsed);
     }
@@ -566,8 +389,11 @@ int main(int argc, char **argv)
     const char *verb = argv[optind];
     int n_words = argc - optind - 1;
     char **words = argv + optind + 1;
+    if (is_misplaced(verb, given)) {
+        return EXIT_USAGE;
+    }
     if (strcmp(verb, "warm") == 0) {
-        return cli_finish(warm(&options, n_words, words));
+        return cli_finish(tune_warm(&options, n_words, words));
     }
     return cli_finish(with_context(&options, verb, n_words, words));
 }

@@ -64,7 +64,21 @@ class Bench(Case):
                      ['matmul', '8x8x8', '--against', 'cudnn'], ['matmul', '8x8x8', '--rounds', '0'],
                      ['matmul', '8x8x8', '--config', 'A=1'],
                      ['matmul', '8x8x8', '--regret', '--guess'],
-                     ['matmul', '8x8x8', '--regret', '--tunings', '0']):
+                     ['matmul', '8x8x8', '--regret', '--no-check'],
+                     ['matmul', '8x8x8', '--regret', '--tunings', '0'],
+                     ['add', '8x8', '--against', 'cublaslt'],
+                     ['transpose', '8x8x1', '--against', 'cublaslt'],
+                     ['matmul', '8x8x8', '--dtype', 'f19'], ['matmul', '8x8x8', '--layout', 'nx'],
+                     ['matmul', '8x8x8', '--dtype', 'f' * 40],
+                     ['matmul', '--random', '2', '--dtype', 'f19'],
+                     ['matmul', '--random', '2', '--dtype', 'f' * 40],
+                     ['matmul', '--random', '2', '--layout', 'nnnnnnnnnn'],
+                     ['map', '8x8', '--text', 'x0 +'], ['add', '8x8', '--text', 'x0'],
+                     ['matmul', '8x8x8', '--text', 'x0'], ['matmul', '8x8x8', '--seed', '2'],
+                     ['matmul', '8x8x8', '--max', '9'], ['matmul', '8x8x8', '--tunings', '2'],
+                     ['matmul', '8x8x8', '--count', '2'], ['matmul', '8x8x8', '--threads', '2'],
+                     ['--host-cost', '--tunings', '2'], ['--host-cost', '--dtype', 'f16'],
+                     ['--host-cost', '--regret']):
             with self.subTest(args=args):
                 run = self.run_tool(*args, '--cache', str(self.cache),
                                     GK_CUDA_DRIVER='/nonexistent/libcuda.so.1')
@@ -72,6 +86,17 @@ class Bench(Case):
                 self.assertEqual(run.stdout, '')
                 self.assertIn('see gk-bench --help', run.stderr)
                 self.assertFalse(self.cache.exists())
+
+    def test_a_wrong_line_of_a_file_is_named(self):
+        shapes = self.home / 'shapes.txt'
+        for line, why in (('f19 nn 8 8 8', "dtype 'f19' is unknown"),
+                          ('f32 nx 8 8 8', "layout 'nx' is unknown"),
+                          (f'{"f" * 40} nn 8 8 8', f'dtype is "{"f" * 40}"')):
+            shapes.write_text(f'f32 nn 8 8 8\n\n{line}\n')
+            run = self.run_tool('matmul', '--shapes', str(shapes),
+                                GK_CUDA_DRIVER='/nonexistent/libcuda.so.1')
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertIn(f'shapes.txt:3: {why}', run.stderr)
 
     def test_a_table_from_a_file(self):
         shapes = self.home / 'shapes.txt'

@@ -63,6 +63,16 @@ class Cli(unittest.TestCase):
             ['explain', 'matmul_relu'], ['explain', 'matmul_relu', '8x8'],
             ['explain', 'no_such_op', '8x8x8'], ['list', 'no_such_op'],
             ['list', 'matmul', 'matmul'], ['export'], ['import', 'a', 'b'], ['info', 'all'],
+            ['warm', 'matmul_relu', '8x8x8', '--dtype', 'f19'],
+            ['warm', 'matmul_relu', '8x8x8', '--layout', 'nnn'],
+            ['warm', 'map', '8x8', '--text', 'x0 +'], ['warm', 'add', '8x8', '--text', 'x0'],
+            ['warm', 'matmul', '8x8x8', '--text', 'x0'],
+            ['warm', 'matmul', '8x8x8', '--replace'],
+            ['export', str(self.home / 'a'), '--replace'],
+            ['explain', 'matmul', '8x8x8', '--dtype', 'f19'],
+            ['explain', 'matmul', '8x8x8', '--shapes', 'a'],
+            ['explain', 'matmul', '8x8x8', '--retune'], ['list', '--dtype', 'f16'],
+            ['info', '--effort', 'quick'], ['import', 'a', '--json'],
         ]
         for args in wrong:
             with self.subTest(args=args):
@@ -119,11 +129,20 @@ class Cli(unittest.TestCase):
             self.assertIs(row['saved'], True)
             self.assertGreaterEqual(row['tried'], 1)
             self.assertRegex(row['config'], r'^[A-Z_]+=\d+')
+        self.assertEqual([r['op'] for r in rows], ['matmul_relu'] * 2)
         bad = self.home / 'bad.txt'
-        bad.write_text('f32 nn 8 8\n')
-        run = self.tune('warm', 'matmul_relu', '--shapes', str(bad))
-        self.assertEqual(run.returncode, 2)
-        self.assertIn('bad.txt:1', run.stderr)
+        for line in ('f32 nn 8 8\n', 'f19 nn 8 8 8\n'):
+            bad.write_text(line)
+            run = self.tune('warm', 'matmul_relu', '--shapes', str(bad))
+            self.assertEqual(run.returncode, 2)
+            self.assertIn('bad.txt:1', run.stderr)
+
+    def test_an_empty_problem_is_no_failure(self):
+        run = self.tune('warm', 'add', '0x5', '--json')
+        self.assertEqual(run.returncode, 0, run.stderr)
+        row = json.loads(run.stdout)
+        self.assertEqual((row['op'], row['status']), ('add', 'empty'))
+        self.assertRegex(self.tune('warm', 'add', '0x5').stdout, r'(?m)^f32 nn 0x5 +empty$')
 
     def test_odd_shapes_files(self):
         shapes = self.home / 'shapes.txt'
