@@ -146,7 +146,7 @@ static void fill_line(const gki_operands *o, uint32_t i, unsigned char *elements
         if (values) {
             memcpy(to, gki_operands_value(o, i, offset + at * step), (size_t)(run * size));
         } else {
-            memset(to, gki_poison_byte(arg->dtype), (size_t)(run * size));
+            memset(to, gki_poison_byte(arg->dtype, false), (size_t)(run * size));
         }
     }
 }
@@ -204,7 +204,7 @@ static gk_status fill_large(gki_operands *o, uint32_t i, unsigned char *region)
     if (status == GK_OK && has_values(o, arg)) {
         status = spread_pattern(o, i, region + arg->first);
     } else if (status == GK_OK) {
-        status = driver->fill(o->device, region + arg->first, gki_poison_byte(arg->dtype),
+        status = driver->fill(o->device, region + arg->first, gki_poison_byte(arg->dtype, false),
                               (size_t)arg->extent, o->stream);
     }
     return status;
@@ -391,13 +391,24 @@ const gk_call *gki_operands_call(const gki_operands *o, uint32_t set)
     return &o->calls[set];
 }
 
-gk_status gki_operands_poison(gki_operands *o)
+bool gki_operands_has_two_poisons(const gki_operands *o)
 {
     const gki_operand *arg = &o->args[o->output];
+    const int64_t size = (int64_t)gk_dtype_size(arg->dtype);
+    return !o->reads_output && gki_tensor_elements(&arg->shape) * size == arg->extent;
+}
+
+gk_status gki_operands_poison(gki_operands *o, bool again)
+{
+    const gki_driver *driver = o->device->driver;
+    const gki_operand *arg = &o->args[o->output];
     unsigned char *region = o->memory + arg->region;
-    if (o->master != NULL) {
-        return o->device->driver->copy_dev(o->device, region, o->master, (size_t)arg->region_bytes,
-                                           o->stream);
+    gk_status status = o->master != NULL ? driver->copy_dev(o->device, region, o->master,
+                                                            (size_t)arg->region_bytes, o->stream)
+                                         : fill_large(o, o->output, region);
+    if (status == GK_OK && again && gki_operands_has_two_poisons(o)) {
+        status = driver->fill(o->device, region + arg->first, gki_poison_byte(arg->dtype, true),
+                              (size_t)arg->extent, o->stream);
     }
-    return fill_large(o, o->output, region);
+    return status;
 }

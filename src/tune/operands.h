@@ -60,13 +60,17 @@ void gki_operands_destroy(gki_operands **operands);
 /* The call on the s-th copy. Lives as long as the operands. */
 const gk_call *gki_operands_call(const gki_operands *operands, uint32_t set);
 
-/* Fills the output of copy 0 with the poison pattern, or its first contents if they are read. */
-gk_status gki_operands_poison(gki_operands *operands);
+/* Fills the output of copy 0 with poison, or with its first contents if they are read. again: for a
+ * second run, with another poison where gki_operands_has_two_poisons(). */
+gk_status gki_operands_poison(gki_operands *operands, bool again);
 
-/* Bytes that stand for "not written" in an output of the dtype, and for its guards and gaps. */
-unsigned char gki_poison_byte(gk_dtype dtype);
-/* Is one of the elements all poison? *at: where the first of them begins. */
-bool gki_find_poison(gk_dtype dtype, const unsigned char *bytes, int64_t n, int64_t *at);
+/* An output without gaps that is not read: what a run leaves as it was differs between the first
+ * and the second one, whatever the right value is. */
+bool gki_operands_has_two_poisons(const gki_operands *operands);
+
+/* The byte of what is not written in an output of the dtype; in floating types NaN the first time,
+ * so that a product with it shows. */
+unsigned char gki_poison_byte(gk_dtype dtype, bool again);
 enum { GKI_GUARD_BYTE = 0xa5 };
 
 /* A value of an input, or of an output that is read, before a run: element `offset` of its memory.

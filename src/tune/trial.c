@@ -174,11 +174,11 @@ gk_status gki_trial_load(gki_session *s, gki_entrant *e)
 
 /* --- checking --- */
 
-/* One run on copy 0, from a poisoned output. */
+/* One run on copy 0, from a poisoned output; `again` from another poison. */
 static gk_status run_once(gki_session *s, gki_entrant *e, gki_bench *bench,
-                          const gki_kernel *kernel, const gk_launch *launch)
+                          const gki_kernel *kernel, const gk_launch *launch, bool again)
 {
-    gk_status status = gki_operands_poison(bench->operands);
+    gk_status status = gki_operands_poison(bench->operands, again);
     if (status == GK_OK) {
         status = guard_scratch(s, launch);
     }
@@ -201,7 +201,7 @@ static gk_status check_runs(gki_session *s, gki_entrant *e, gki_bench *bench,
     gk_status status = GK_OK;
     for (int run = 0; run < 2 && status == GK_OK && e->status == NULL; run++) {
         gki_verdict verdict;
-        status = run_once(s, e, bench, kernel, launch);
+        status = run_once(s, e, bench, kernel, launch, run > 0);
         if (status != GK_OK || e->status != NULL) {
             break;
         }

@@ -61,14 +61,19 @@ static float *data_of(fixture *f, uint32_t set, uint32_t arg)
     return gki_operands_call(f->operands, set)->args[arg]->data;
 }
 
-static void compute(fixture *f)
+static void compute_run(fixture *f, bool again)
 {
     const gk_tensor *c = gki_operands_call(f->operands, 0)->args[2];
-    assert_gk_ok(gki_operands_poison(f->operands));
+    assert_gk_ok(gki_operands_poison(f->operands, again));
     for (int64_t i = 0; i < c->shape[0]; i++) {
         const int64_t at = i * c->stride[0];
         data_of(f, 0, 2)[at] = data_of(f, 0, 0)[at] + data_of(f, 0, 1)[at];
     }
+}
+
+static void compute(fixture *f)
+{
+    compute_run(f, false);
 }
 
 static const char *judge(fixture *f, bool repeat)
@@ -222,24 +227,26 @@ static void test_large(void **state)
     data_of(f, 0, 2)[n - 5] = 0;
     assert_string_equal(judge(f, false), GKI_TRIAL_WRONG);
     assert_non_null(strstr(f->verdict.why, "c(4999995)"));
-    compute(f);
-    memset(&data_of(f, 0, 2)[100], 0xff, 4);
-    assert_string_equal(judge(f, false), GKI_TRIAL_WRONG);
-    assert_string_equal(f->verdict.why, "c(100) was not written");
-    /* In the other half of eight bytes, and at the end of a piece. */
-    static const int64_t holes[] = {101, 65535};
-    for (int i = 0; i < 2; i++) {
+    /* At the beginning, in the other half of eight bytes, and at the end of a piece. */
+    static const int64_t holes[] = {100, 101, 65535};
+    for (int i = 0; i < 3; i++) {
         char text[64];
-        compute(f);
-        memset(&data_of(f, 0, 2)[holes[i]], 0xff, 4);
-        assert_string_equal(judge(f, false), GKI_TRIAL_WRONG);
+        for (int run = 0; run < 2; run++) {
+            assert_gk_ok(gki_operands_poison(f->operands, run > 0));
+            const float before = data_of(f, 0, 2)[holes[i]];
+            compute_run(f, run > 0);
+            data_of(f, 0, 2)[holes[i]] = before;
+            assert_string_equal(judge(f, run > 0), run > 0 ? GKI_TRIAL_WRONG : GKI_TRIAL_OK);
+        }
         snprintf(text, sizeof(text), "c(%d) was not written", (int)holes[i]);
         assert_string_equal(f->verdict.why, text);
     }
-    /* Such bytes of two elements are none of either. */
-    compute(f);
-    memset((unsigned char *)&data_of(f, 0, 2)[200] + 2, 0xff, 4);
-    assert_string_equal(judge(f, false), GKI_TRIAL_OK);
+    /* A result may have any bits: -log(-1) has all set on a GPU. */
+    for (int run = 0; run < 2; run++) {
+        compute_run(f, run > 0);
+        memset(&data_of(f, 0, 2)[100], 0xff, 4);
+        assert_string_equal(judge(f, run > 0), GKI_TRIAL_OK);
+    }
     compute(f);
     data_of(f, 0, 2)[n] = 1;
     assert_string_equal(judge(f, false), GKI_TRIAL_OOB);
@@ -250,41 +257,13 @@ static void test_large(void **state)
     assert_string_equal(judge(f, true), GKI_TRIAL_NONDETERMINISTIC);
 }
 
-/* Of 1, 2, 4 and 8 bytes; in a word, across two, and behind the last whole word. */
-static void test_find_poison(void **state)
-{
-    static const gk_dtype dtypes[] = {GK_E4M3, GK_BF16, GK_F32, GK_F64, GK_I8, GK_I32};
-    (void)state;
-    for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
-        const int64_t size = (int64_t)gk_dtype_size(dtypes[d]);
-        const unsigned char poison = gki_poison_byte(dtypes[d]);
-        for (int64_t n = 0; n <= 64; n += size) {
-            unsigned char bytes[64];
-            int64_t at = -1;
-            memset(bytes, 0x7e, sizeof(bytes));
-            assert_false(gki_find_poison(dtypes[d], bytes, n, &at));
-            for (int64_t hole = 0; hole < n; hole += size) {
-                memset(bytes, 0x7e, sizeof(bytes));
-                memset(bytes + hole, poison, (size_t)size);
-                assert_true(gki_find_poison(dtypes[d], bytes, n, &at));
-                assert_int_equal(at, hole);
-                /* All of it but the first byte, and that of the next. */
-                const int64_t most = size > 1 && hole + size < n ? size : size - 1;
-                bytes[hole] = 0x7e;
-                memset(bytes + hole + 1, poison, (size_t)most);
-                assert_false(gki_find_poison(dtypes[d], bytes, n, &at));
-            }
-        }
-    }
-}
-
 static void test_output_that_is_read(void **state)
 {
     fixture *f = *state;
     add_reads_output = true;
     make(f, 1000, 1, 0, 1);
     for (int run = 0; run < 2; run++) {
-        assert_gk_ok(gki_operands_poison(f->operands));
+        assert_gk_ok(gki_operands_poison(f->operands, run > 0));
         for (int64_t i = 0; i < 1000; i++) {
             assert_false(isnan(data_of(f, 0, 2)[i]));
             data_of(f, 0, 2)[i] += data_of(f, 0, 0)[i] + data_of(f, 0, 1)[i];
@@ -329,7 +308,6 @@ int main(void)
         TEST(test_inputs_are_constant),
         TEST(test_sparse_strides_are_shortened),
         TEST(test_large),
-        TEST(test_find_poison),
         TEST(test_output_that_is_read),
         TEST(test_sets),
     };

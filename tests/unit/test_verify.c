@@ -72,7 +72,7 @@ static float *element(fixture *f, uint32_t arg, int64_t row, int64_t col)
 static void compute(fixture *f)
 {
     const gk_tensor *out = gki_operands_call(f->operands, 0)->args[1];
-    assert_gk_ok(gki_operands_poison(f->operands));
+    assert_gk_ok(gki_operands_poison(f->operands, false));
     for (int64_t row = 0; row < out->shape[0]; row++) {
         for (int64_t col = 0; col < out->shape[1]; col++) {
             *element(f, 1, row, col) = *element(f, 0, col, row);
