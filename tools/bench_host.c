@@ -368,13 +368,6 @@ static bool repeat_in(const host_bench *bench, unsigned from, const char *folder
     return good;
 }
 
-static bool go_on(void *user, const gk_tune_progress *progress)
-{
-    (void)user;
-    (void)progress;
-    return !cli_interrupted();
-}
-
 /* Tunes one problem and stores its answer for all, so that as many cached shapes cost no tuning. */
 static bool store_answers(host_bench *bench)
 {
@@ -385,7 +378,7 @@ static bool store_answers(host_bench *bench)
                                      .effort = GK_EFFORT_QUICK,
                                      .retune = true,
                                      .variant = bench->variant,
-                                     .progress = go_on};
+                                     .progress = cli_go_on};
     char folder[CLI_MAX_FOLDER];
     gk_call call;
     bool good = cli_temp_folder(folder, sizeof(folder));

@@ -89,13 +89,6 @@ static bool until_measured(void *user, const gk_tune_progress *progress)
     return strcmp(progress->stage, "measure") != 0 && !cli_interrupted();
 }
 
-static bool go_on(void *user, const gk_tune_progress *progress)
-{
-    (void)user;
-    (void)progress;
-    return !cli_interrupted();
-}
-
 static gk_status tune(const regret *r, gk_context *ctx, gk_tune_progress_fn progress, double budget,
                       gk_tune_report *report)
 {
@@ -154,7 +147,7 @@ static bool tune_afresh(regret *r, unsigned number)
     gk_context *ctx = NULL;
     gk_tune_report report;
     const bool good = copy_file(r, 0, number) && open_context(r, number, &ctx) == GK_OK &&
-                      tune(r, ctx, go_on, r->b->options->budget, &report) == GK_OK &&
+                      tune(r, ctx, cli_go_on, r->b->options->budget, &report) == GK_OK &&
                       gk_cache_trials(ctx, r->b->op_name, &r->example, add_trial, r) == GK_OK;
     candidate *winner =
         good && report.variant[0] != '\0' ? find(r, report.variant, report.config) : NULL;

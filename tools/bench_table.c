@@ -42,13 +42,6 @@ typedef struct bench_summary {
 
 /* --- one row --- */
 
-static bool go_on(void *user, const gk_tune_progress *progress)
-{
-    (void)user;
-    (void)progress;
-    return !cli_interrupted();
-}
-
 static bool fail(bench_row *row, const char *what)
 {
     const gk_error *last = gk_error_last();
@@ -63,7 +56,7 @@ static bool make_plan(const bench *b, const bench_run *run, bench_row *row, gk_p
 {
     const bench_options *o = b->options;
     const gk_tune_options tune = {
-        .struct_size = sizeof(tune), .budget_s = o->budget, .progress = go_on};
+        .struct_size = sizeof(tune), .budget_s = o->budget, .progress = cli_go_on};
     const gk_plan_options how = {.struct_size = sizeof(how),
                                  .mode = GK_MODE_HEURISTIC,
                                  .variant = o->variant,

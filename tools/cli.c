@@ -38,6 +38,13 @@ bool cli_interrupted(void)
     return interrupted != 0;
 }
 
+bool cli_go_on(void *user, const gk_tune_progress *progress)
+{
+    (void)user;
+    (void)progress;
+    return !cli_interrupted();
+}
+
 int cli_finish(int code)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -46,6 +46,8 @@ void cli_start(const char *tool);
 /* From now on the first SIGINT or SIGTERM sets a mark; the next one ends the tool. */
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);
+/* A gk_tune_progress_fn: a tuning ends with the interrupt. */
+bool cli_go_on(void *user, const gk_tune_progress *progress);
 /* Flushes stdout; EXIT_SOME_FAILED if anything written to it was lost. */
 int cli_finish(int code);
 

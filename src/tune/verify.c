@@ -231,6 +231,12 @@ static gk_status check_ends(gki_verifier *v, gki_verdict *verdict)
 
 /* --- elements --- */
 
+static void found_different(gki_verdict *verdict)
+{
+    verdict->status = GKI_TRIAL_NONDETERMINISTIC;
+    snprintf(verdict->why, sizeof(verdict->why), "two runs gave different bits");
+}
+
 static void judge_part(gki_verifier *v, gki_part *p, bool repeat, gki_verdict *verdict)
 {
     size_t bytes = (size_t)p->count * gk_dtype_size(v->operands->args[v->operands->output].dtype);
@@ -238,8 +244,7 @@ static void judge_part(gki_verifier *v, gki_part *p, bool repeat, gki_verdict *v
         gki_part_compare(p, v->operands, &v->tolerance, v->fresh, verdict);
         memcpy(p->got, v->fresh, bytes);
     } else if (memcmp(p->got, v->fresh, bytes) != 0) {
-        verdict->status = GKI_TRIAL_NONDETERMINISTIC;
-        snprintf(verdict->why, sizeof(verdict->why), "two runs gave different bits");
+        found_different(verdict);
     }
 }
 
@@ -289,8 +294,7 @@ static void tell_difference(const gki_operands *o, int64_t from, const unsigned 
                  o->op->args[o->output].name, place);
         return;
     }
-    verdict->status = GKI_TRIAL_NONDETERMINISTIC;
-    snprintf(verdict->why, sizeof(verdict->why), "two runs gave different bits");
+    found_different(verdict);
 }
 
 /* Pieces spread over the whole output: all written, and the same in both runs. */

@@ -39,10 +39,10 @@ bool gki_verifier_fits(const gk_op_desc *op, const gk_call *call, const gk_probl
 
 /*
  * After a run on copy 0, poisoned before. repeat: the run was the second one of the candidate whose
- * first was checked last, with the same `deep`, and must have given the same bits. deep: where
- * parts are compared, look at the rest of the output, too: that all of it was written, and twice
- * the same. A failure is trouble with the device or with memory; what the candidate did is in
- * *verdict.
+ * first was checked last, with the same `deep`, poisoned again, and must have given the same bits.
+ * deep: where parts are compared, look at the rest of the output, too: that it is twice the same,
+ * and so was written. A failure is trouble with the device or with memory; what the candidate did
+ * is in *verdict.
  */
 gk_status gki_verifier_check(gki_verifier *verifier, bool repeat, bool deep, gki_verdict *verdict);
 
